@@ -332,6 +332,46 @@ ROWS |= {
         "sysctl -qw fs.inotify.max_user_instances=0",
         "sysctl -qw fs.inotify.max_user_instances=128",
     ),
+    "program that refuses": Row(
+        "ip link add averyveryverylongname0 type dummy",
+        ("averyveryverylongname0 cannot be the name", "1 to 15 characters"),
+    ),
+    "not for this machine": Row(
+        "bash -c /tmp/reasons/short",
+        ("/tmp/reasons/short is a program for this machine", "cut short: it has 500 bytes"),
+        "head -c 500 /bin/true >/tmp/reasons/short; chmod +x /tmp/reasons/short",
+    ),
+    "file without a terminal": Row(
+        "setsid sh -c 'cat </dev/tty'",
+        ("/dev/tty is the terminal of the process, and the process has none",),
+    ),
+    "no prohibited route": Row(
+        python("import socket", "socket.socket().connect(('10.66.0.1', 5))"),
+        ("A route or a routing rule of the type prohibit refuses packets to 10.66.0.1",),
+        "ip link set lo up; ip route add prohibit 10.66.0.0/16",
+        "ip route del prohibit 10.66.0.0/16",
+    ),
+    "sysctl huge pages": Row(
+        python("import mmap", "mmap.mmap(-1, 2 << 20, flags=0x40022)"),
+        ("vm.nr_hugepages is 0", "sysctl vm.nr_hugepages=512"),
+    ),
+    "cgroup file of version 1": Row(
+        "sh -c 'echo 100 >/sys/fs/cgroup/old/cpu.shares'",
+        ("no file cpu.shares", "version 1 of cgroups", "use cpu.weight"),
+        "mkdir -p /sys/fs/cgroup/old",
+        "rmdir /sys/fs/cgroup/old",
+    ),
+    "busy lock": Row(
+        "flock -n /tmp/reasons/lock true",
+        ("flock /tmp/reasons/lock sleep 1000", "a lock on /tmp/reasons/lock"),
+        "setsid flock /tmp/reasons/lock sleep 1000 >/dev/null 2>&1 & sleep 1",
+    ),
+    "busy with the command itself": Row(
+        "sh -c 'cd /tmp/reasons/own && exec umount /tmp/reasons/own'",
+        ("in use by the command itself: its current directory is /tmp/reasons/own",),
+        "mkdir -p /tmp/reasons/own; mount -t tmpfs t /tmp/reasons/own",
+        "umount /tmp/reasons/own",
+    ),
     "inodes": Row(
         "touch /tmp/reasons/few/a /tmp/reasons/few/b /tmp/reasons/few/c",
         ("all 3 inodes are in use", "mount -o remount,nr_inodes=6"),

@@ -24,6 +24,7 @@ from retsnoop_py.cause.files import Identity, groups_of
 from retsnoop_py.cause.killed import killed
 from retsnoop_py.cause.netlink import answered, words
 from retsnoop_py.cause.operation import operation
+from retsnoop_py.cause.own_words import own_decision
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.reasons import reason_of
 from retsnoop_py.cause.wording import Wording
@@ -253,7 +254,7 @@ class Survey:
         if unresolved is not None and status:
             return _told(unresolved)
         if chosen is None and status:
-            checked = self._checked_by_program()
+            checked = self._checked_by_program() or own_decision(self.witnessed)
             if checked is not None:
                 return _told(checked)
         is_hinted_at = chosen is not None and chosen.is_hinted_at

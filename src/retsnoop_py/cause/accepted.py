@@ -17,6 +17,7 @@ from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.errors import DataError
 from retsnoop_py.foreign_path import open_file
+from retsnoop_py.kernel.errno import errno_name
 
 __all__ = ["bad_value"]
 
@@ -36,10 +37,16 @@ _TAKES = (
     ("/sys/devices/system/cpu/cpu*/online", "0 or 1"),
     ("/sys/block/*/queue/read_ahead_kb", "a number of KiB"),
 )
+#: By path: settings whose values are names of modules, and how these names begin.
+_MODULES = (
+    ("/proc/sys/net/ipv4/tcp_congestion_control", "tcp_"),
+    ("/proc/sys/net/core/default_qdisc", "sch_"),
+)
 #: By path: the file beside it that lists what it takes; "" for the file itself.
 _LISTED = (
     ("/sys/devices/system/cpu/*/scaling_governor", "scaling_available_governors"),
     ("/sys/devices/system/clocksource/*/current_clocksource", "available_clocksource"),
+    ("/proc/sys/net/ipv4/tcp_congestion_control", "tcp_available_congestion_control"),
     ("/sys/power/*", ""),
     ("/sys/block/*/queue/scheduler", ""),
     ("/sys/kernel/mm/transparent_hugepage/*", ""),
@@ -64,6 +71,17 @@ def bad_value(scene: Scene) -> Reason | None:
         allowed = _numbers(*bounds)
         text = f"{what} takes {allowed}, and not {given}.{is_now}"
         return Reason(kind, text, (f"choose {allowed}",), is_seen_later=False)
+    module = next((text for one, text in _MODULES if fnmatchcase(path, one)), "")
+    if module:
+        text = f"{what} does not have {given}: the module for it is not loaded.{is_now}"
+        listed = _listed(path)
+        more = (f"or write {listed}",) if listed else ()
+        name = state.written.decode(errors="replace").strip() if state is not None else ""
+        known = re.fullmatch(r"\w+", name)
+        advice = (f"modprobe {module}{name if known else 'NAME'}", *more)
+        return Reason(kind, text, advice, is_seen_later=False)
+    if errno_name(scene.call.error) == "ENOENT":
+        return None
     allowed = _listed(path) or next((text for one, text in _TAKES if fnmatchcase(path, one)), "")
     if allowed:
         return Reason(kind, f"{what} takes {allowed}, and not {given}.", (f"write {allowed}",))

@@ -27,7 +27,7 @@ def busy(scene: Scene) -> Reason | None:
     if errno_name(scene.call.error) == "ETXTBSY":
         return _text(scene, path)
     if scene.call.name == "umount2":
-        return _mount(path)
+        return _mount(path) or _own_folder(scene, path)
     device = _device(path)
     if device is not None:
         return device
@@ -109,6 +109,19 @@ def _mount(path: str) -> Reason | None:
                 f"losetup -d /dev/{device.name}",
             )
     return None
+
+
+def _own_folder(scene: Scene, path: str) -> Reason | None:
+    """The command itself stood in the mount: it has ended by now, so that no process holds it."""
+    folder = scene.call.cwd
+    if folder is None or not f"{folder}/".startswith(f"{os.path.realpath(path).rstrip('/')}/"):
+        return None
+    return Reason(
+        "busy",
+        f"{show(path)} is in use by the command itself: its current directory is {show(folder)}.",
+        ("change to another directory first: cd /",),
+        is_seen_later=False,
+    )
 
 
 def _device(path: str) -> Reason | None:

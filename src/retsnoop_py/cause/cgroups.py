@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from retsnoop_py.cause import files
@@ -13,7 +14,7 @@ from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path
 from retsnoop_py.kernel.errno import errno_name
 
-__all__ = ["cpus", "rejected_write"]
+__all__ = ["cpus", "no_file", "rejected_write"]
 
 _ONLINE, _POSSIBLE = (
     Path("/sys/devices/system/cpu/online"),
@@ -36,6 +37,20 @@ _RANGES = {
     "cgroup.max.depth": "a number, or max",
     "cgroup.max.descendants": "a number, or max",
 }
+#: By pattern of a file of version 1: what version 2 has instead.
+_SUCCESSORS = (
+    ("cpu.shares", "cpu.weight"),
+    ("cpu.cfs_*_us", "cpu.max"),
+    ("cpuacct.*", "cpu.stat"),
+    ("memory.limit_in_bytes", "memory.max"),
+    ("memory.soft_limit_in_bytes", "memory.high"),
+    ("memory.usage_in_bytes", "memory.current"),
+    ("memory.max_usage_in_bytes", "memory.peak"),
+    ("memory.memsw.*", "memory.swap.max"),
+    ("blkio.*", "io.max"),
+    ("freezer.state", "cgroup.freeze"),
+    ("tasks", "cgroup.procs"),
+)
 _REJECTED = ("EINVAL", "ERANGE")
 
 
@@ -64,6 +79,36 @@ def rejected_write(scene: Scene) -> Reason | None:
     return None
 
 
+def no_file(scene: Scene) -> Reason | None:
+    """A file that a cgroup of version 2 does not have."""
+    path = scene.path
+    mount = files.mount_of(path) if path else None
+    if path is None or mount is None or mount.kind != "cgroup2" or os.path.lexists(path):
+        return None
+    folder, name = Path(path).parent, Path(path).name
+    if not (folder / "cgroup.controllers").exists():
+        return None
+    shown = show(f"/{os.path.relpath(folder, mount.point)}".replace("/.", "/"))
+    text = f"The cgroup {shown} has no file {show(name)}."
+    successor = next((new for old, new in _SUCCESSORS if fnmatchcase(name, old)), None)
+    if successor is not None:
+        return Reason(
+            "not-found",
+            f"{text} This file is of version 1 of cgroups, and the hierarchy has version 2.",
+            (f"use {successor} instead (its values differ)",),
+        )
+    controller = name.partition(".")[0]
+    if shown == "/" and controller in _read(folder / "cgroup.controllers").split():
+        advice = "the root cgroup has no limits: create a cgroup below it, and set them there"
+    elif controller in _read(folder.parent / "cgroup.controllers").split():
+        text += f" The controller {controller} is not enabled for it."
+        above = shell_path(str(folder.parent / "cgroup.subtree_control"))
+        advice = f"echo +{controller} >{above}"
+    else:
+        advice = f"ls {shell_path(str(folder))} lists the files that it has"
+    return Reason("not-found", text, (advice,))
+
+
 def _controllers(folder: Path, shown: str, error: str) -> Reason | None:
     if error == "EBUSY" and _read(folder / "cgroup.procs"):
         count = len(_read(folder / "cgroup.procs").split())
@@ -75,6 +120,12 @@ def _controllers(folder: Path, shown: str, error: str) -> Reason | None:
         )
     if error in ("ENOENT", "EINVAL"):
         there = _read(folder / "cgroup.controllers")
+        if shown == "/":
+            return _reason(
+                f"The root cgroup has only these controllers: {there or 'none'}.",
+                "choose one of these. Others are switched off, or a hierarchy of version 1 uses "
+                "them: grep cgroup /proc/mounts",
+            )
         above = shell_path(str(folder.parent / "cgroup.subtree_control"))
         return _reason(
             f"The cgroup {shown} has only these controllers: {there or 'none'}.",

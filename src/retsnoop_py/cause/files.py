@@ -44,6 +44,7 @@ __all__ = [
     "user_name",
 ]
 
+_MOUNTINFO = Path("/proc/self/mountinfo")
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Blanks and backslashes of mountinfo, in octal.
 _ESCAPED = re.compile(r"\\([0-7]{3})")
@@ -62,6 +63,7 @@ class Mount(Value):
     options: tuple[str, ...]
     source: str
     own: tuple[str, ...] = ()
+    is_shared: bool = False
 
 
 def user_name(uid: int) -> str:
@@ -209,7 +211,7 @@ def mount_of(path: str) -> Mount | None:
     best: Mount | None = None
     try:
         real = os.path.realpath(path)
-        text = Path("/proc/self/mountinfo").read_text(errors="surrogateescape")
+        text = _MOUNTINFO.read_text(errors="surrogateescape")
     except OSError:
         return None
     for line in text.splitlines():
@@ -222,7 +224,8 @@ def mount_of(path: str) -> Mount | None:
         if is_in and (best is None or len(point) >= len(best.point)):
             own = tuple(words[5].split(","))
             options = (*own, *(more[2].split(",") if len(more) > 2 else ()))
-            best = Mount(point, more[0], options, more[1], own)
+            is_shared = any(one.startswith("shared:") for one in words[6:])
+            best = Mount(point, more[0], options, more[1], own, is_shared)
     return best
 
 

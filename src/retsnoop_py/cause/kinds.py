@@ -55,6 +55,7 @@ KINDS = {
     "module": "the kernel did not load or remove a module: symbol, version, signature",
     "closed": "the other end of the pipe or the connection is closed",
     "format": "the file is not a program for this machine",
-    "descriptor": "the file descriptor is not open",
+    "descriptor": "the descriptor is not open, or its file is not of the kind that is needed",
+    "program": "the program itself refused, and its own message is explained",
     "kernel-message": "the kernel wrote a message about this failure, which the sentence quotes",
 }

@@ -220,6 +220,8 @@ def raised(scene: Scene) -> Reason | None:
     shown = size(hard) if limit.unit else str(hard)
     if errno_name(call.error) == "EINVAL":
         rule = "A soft limit may not be higher than its hard limit."
+    elif number == resource.RLIMIT_NOFILE and has_capability(scene, "SYS_RESOURCE"):
+        return _above_nr_open()
     elif not has_capability(scene, "SYS_RESOURCE"):
         rule = "Only root, or a process with CAP_SYS_RESOURCE, may raise a hard limit."
     else:
@@ -229,6 +231,18 @@ def raised(scene: Scene) -> Reason | None:
         f"{rule} The hard limit of {name} is {shown}.",
         (f"choose at most {hard // (limit.unit or 1)}", *_raise_hard(limit)),
         is_seen_later=False,
+    )
+
+
+def _above_nr_open() -> Reason | None:
+    """No process may have more open files than fs.nr_open, not even one of root."""
+    most = _number(Path("/proc/sys/fs/nr_open"))
+    if most is None:
+        return None
+    return Reason(
+        "sysctl",
+        f"RLIMIT_NOFILE (ulimit -n) may be at most fs.nr_open, which is {most}, even for root.",
+        (f"choose at most {most}", "or sysctl fs.nr_open=N"),
     )
 
 

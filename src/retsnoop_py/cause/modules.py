@@ -13,7 +13,7 @@ from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_word
 from retsnoop_py.kernel.errno import errno_name
 
-__all__ = ["file_system_module", "not_loaded"]
+__all__ = ["file_system_module", "has_module", "not_loaded"]
 
 _MODULES = Path("/lib/modules")
 _DISABLED = Path("/proc/sys/kernel/modules_disabled")
@@ -108,12 +108,15 @@ _ERRORS: dict[str, tuple[str, ...]] = {
 
 def file_system_module(kind: str) -> tuple[str, ...] | None:
     """Return advice for a file system type that the kernel did not load; None without a module."""
+    return (f"load its module: modprobe -- {shell_word(kind)}",) if has_module(kind) else None
+
+
+def has_module(name: str) -> bool:
+    """Whether the running kernel has a module of this name in /lib/modules."""
     folder = _MODULES / os.uname().release
     try:
         text = (folder / "modules.dep").read_text(errors="replace")
     except OSError:
-        return None
-    pattern = rf"/{re.escape(kind).replace('_', '[-_]')}\.ko[.:]"
-    if not re.search(pattern, text):
-        return None
-    return (f"load its module: modprobe -- {shell_word(kind)}",)
+        return False
+    pattern = rf"/{re.escape(name).replace('_', '[-_]')}\.ko[.:]"
+    return re.search(pattern, text) is not None

@@ -17,9 +17,11 @@ __all__ = [
     "encrypted",
     "file_system_type",
     "is_mounted",
+    "is_shared",
     "no_device",
     "no_exec",
     "no_mount_point",
+    "no_pivot",
     "not_supported",
     "not_writable",
     "of_kernel",
@@ -30,6 +32,8 @@ __all__ = [
 
 #: File systems in which nobody can make a file or a directory.
 _FIXED = ("proc", "sysfs")
+#: mmap(2): the argument with the descriptor, and PROT_EXEC.
+_MAPPED, _PROT_EXEC = 4, 4
 #: open(2): the file is to be made.
 _O_CREAT = 0o100
 
@@ -37,9 +41,22 @@ _O_CREAT = 0o100
 def no_exec(scene: Scene) -> Reason | None:
     """Programs do not run from a mount with noexec."""
     path = scene.path
+    if scene.call.name == "mmap":
+        place = scene.call.place(_MAPPED)
+        path = place.path if place is not None and scene.call.arguments[2] & _PROT_EXEC else None
     mount = files.mount_of(path) if path and os.path.exists(path) else None
-    if mount is None or "noexec" not in mount.options:
+    if path is None or mount is None or "noexec" not in mount.options:
         return None
+    if scene.call.name == "mmap":
+        return Reason(
+            "mount-option",
+            f"{show(mount.point)} is mounted with noexec: the kernel runs no code from it, neither "
+            f"programs nor shared libraries such as {show(path)}.",
+            (
+                "let the program use another folder: TMPDIR=FOLDER, java -Djava.io.tmpdir=FOLDER",
+                f"or mount -o remount,exec {shell_path(mount.point)}",
+            ),
+        )
     return Reason(
         "mount-option",
         f"{show(mount.point)} is mounted with noexec: the kernel runs no program from it.",
@@ -142,7 +159,12 @@ def two_file_systems(scene: Scene) -> Reason | None:
         "two-file-systems",
         f"{show(one)} is in the file system at {show(mounts[0].point)}, and {show(two)} would be "
         f"in the file system at {show(mounts[1].point)}.",
-        ("copy the file and remove the old one, as mv(1) does",),
+        ("copy the file and remove the old one, as mv(1) does",)
+        if scene.call.name.startswith("rename")
+        else (
+            f"make a symbolic link: ln -s {shell_path(one)} {shell_path(two)}",
+            f"or copy the file: cp {shell_path(one)} {shell_path(two)}",
+        ),
     )
 
 
@@ -197,6 +219,44 @@ def no_mount_point(scene: Scene) -> Reason | None:
             "or give the mount point itself",
         ),
     )
+
+
+def no_pivot(scene: Scene) -> Reason | None:
+    """pivot_root(2) that the mounts do not allow (EINVAL, EBUSY)."""
+    new, old = (path_of(scene.call, number) for number in (0, 1))
+    root = files.mount_of("/")
+    if new is None or old is None or not os.path.isdir(new):
+        return None
+    quoted = shell_path(new)
+    if root is not None and root.kind == "rootfs":
+        text = "The root directory is the initial RAM file system, which pivot_root cannot replace."
+        return Reason("mount-option", text, (f"switch_root {quoted} /sbin/init",))
+    if not is_mounted(new):
+        return Reason(
+            "no-mount-point",
+            f"{show(new)} is not a mount point. Only a mount can become the root directory.",
+            (f"make it a mount point first: mount --bind {quoted} {quoted}",),
+        )
+    if not f"{os.path.realpath(old)}/".startswith(f"{os.path.realpath(new)}/"):
+        return Reason(
+            "mount-option",
+            f"The second path, {show(old)}, must be at or below the new root {show(new)}.",
+            (f"mkdir {quoted}/old; pivot_root {quoted} {quoted}/old",),
+        )
+    if is_shared(os.path.dirname(os.path.realpath(new))) or is_shared(new):
+        return Reason(
+            "mount-option",
+            f"The mount {show(new)}, or the mount that it is in, is shared with other mount "
+            "namespaces. pivot_root needs private mounts.",
+            ("unshare -m COMMAND makes the mounts private; or mount --make-rprivate /",),
+        )
+    return None
+
+
+def is_shared(path: str) -> bool:
+    """Whether the mount that a path lies in is shared with others (mount_namespaces(7))."""
+    mount = files.mount_of(path)
+    return mount is not None and mount.is_shared
 
 
 def not_supported(scene: Scene) -> Reason | None:

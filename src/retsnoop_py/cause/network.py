@@ -16,6 +16,7 @@ from retsnoop_py.kernel.errno import errno_name
 
 __all__ = [
     "address_in_use",
+    "is_elsewhere",
     "no_answer",
     "no_family",
     "no_listener",
@@ -28,6 +29,8 @@ __all__ = [
 #: IFF_UP of linux/if.h.
 _UP = 1
 _STATES = {"0A": "listens on", "06": "has just closed"}
+#: The device of /dev/tty: the controlling terminal of whoever opens it.
+_TERMINAL = os.makedev(5, 0)
 #: Bytes of a UDP datagram behind its headers.
 _MOST_UDP, _MOST_UDP_6 = 65507, 65527
 
@@ -43,7 +46,7 @@ def address_in_use(scene: Scene) -> Reason | None:
             f"The file {address.path} exists already.",
             (f"rm {shell_path(address.path)}, if no program uses that socket",),
         )
-    if scene.call.state is not None and _is_elsewhere(scene):
+    if scene.call.state is not None and is_elsewhere(scene):
         return Reason(
             "busy",
             f"Port {address.port} is in use in the network namespace of the process.",
@@ -126,7 +129,7 @@ def no_route(scene: Scene) -> Reason | None:
         return None
     if errno_name(scene.call.error) == "ENETUNREACH":
         family = "-6 " if address.family == AF_INET6 else ""
-        down = list(_down()) if not _is_elsewhere(scene) else []
+        down = list(_down()) if not is_elsewhere(scene) else []
         text = f"This machine has no route to {address.host}."
         if down:
             text += f" {'A' if len(down) == 1 else 'Some'} network interface"
@@ -150,7 +153,7 @@ def no_route(scene: Scene) -> Reason | None:
     )
 
 
-def _is_elsewhere(scene: Scene) -> bool:
+def is_elsewhere(scene: Scene) -> bool:
     """Whether the process had another network namespace than ours, or that is not known."""
     state = scene.call.state
     try:
@@ -245,6 +248,16 @@ def special_file(scene: Scene) -> Reason | None:
         advice = f"connect to it, for example: nc -U {shell_path(path or '')}"
     elif stat.S_ISFIFO(status.st_mode):
         text, advice = "is a FIFO that no process reads", "start the reader first"
+    elif stat.S_ISCHR(status.st_mode) and status.st_rdev == _TERMINAL:
+        return Reason(
+            "special-file",
+            f"{show(path or '')} is the terminal of the process, and the process has none.",
+            (
+                "run it in a terminal: ssh -t, docker run -it",
+                "or script -qc COMMAND /dev/null, which gives COMMAND a terminal",
+            ),
+            is_seen_later=False,
+        )
     elif stat.S_ISCHR(status.st_mode) or stat.S_ISBLK(status.st_mode):
         text = "is a device file, and no driver of this kernel serves its device"
         advice = "load the driver, or connect the device"

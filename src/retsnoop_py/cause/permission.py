@@ -20,6 +20,7 @@ __all__ = [
     "attributes",
     "file_mode",
     "given_away",
+    "no_access_time",
     "not_owner",
     "sticky",
 ]
@@ -202,6 +203,29 @@ def sticky(scene: Scene) -> Reason | None:
         f"In {show(folder)} (sticky bit, {files.described(above)}) only the owner of a file may "
         f"remove or rename it, and {show(path)} belongs to {owner}.",
         (f"run it as {_owner_or_root(status)}",),
+    )
+
+
+def no_access_time(scene: Scene) -> Reason | None:
+    """open(2) with O_NOATIME of a file of another user (EPERM)."""
+    call, path = scene.call, scene.path
+    at = {"open": 1, "openat": 2}.get(call.name)
+    if path is None or at is None or not call.arguments[at] & os.O_NOATIME:
+        return None
+    if has_capability(scene, "FOWNER"):
+        return None
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    if status.st_uid == scene.who.uid:
+        return None
+    return Reason(
+        "owner",
+        f"The program opened {show(path)} with O_NOATIME, which only the owner of the file "
+        f"({files.user_name(status.st_uid)}) or root may do. The command ran as user "
+        f"{files.user_name(scene.who.uid)}.",
+        (f"run it as {_owner_or_root(status)}", "or open the file without O_NOATIME"),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import stat
+from typing import Literal
 
 from retsnoop_py.cause import files
 from retsnoop_py.cause.operation import show
@@ -12,6 +13,24 @@ from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path
 from retsnoop_py.errors import DataError
 from retsnoop_py.foreign_path import open_file
+
+#: Bytes of the header of an ELF file with 64 bits; its type ET_REL.
+_ELF_HEADER, _RELOCATABLE = 64, 1
+#: By machine of the ELF header (elf.h): its name.
+_MACHINES = {
+    2: "SPARC",
+    3: "i386 (32 bits)",
+    8: "MIPS",
+    20: "PowerPC",
+    21: "PowerPC (64 bits)",
+    22: "S/390",
+    40: "ARM (32 bits)",
+    62: "x86-64",
+    183: "ARM (aarch64)",
+    243: "RISC-V",
+    247: "BPF",
+    258: "LoongArch",
+}
 
 __all__ = [
     "exists",
@@ -96,17 +115,17 @@ def program_format(scene: Scene) -> Reason | None:
     path = scene.path
     try:
         with open_file(path or "") as file:
-            head = file.read(20)
+            head = file.read(_ELF_HEADER)
     except (OSError, ValueError, DataError):
         return None
     if head.startswith(b"\x7fELF"):
+        return _elf_format(path or "", head)
+    if not head:
         return Reason(
             "format",
-            f"{show(path or '')} is a program for another architecture than {os.uname().machine}.",
-            ("get a build for this machine",),
+            f"{show(path or '')} is empty.",
+            ("create the file again: a copy or a build may have been interrupted",),
         )
-    if not head:
-        return Reason("format", f"{show(path or '')} is empty.")
     if not head.startswith(b"#!"):
         return Reason(
             "format",
@@ -115,3 +134,45 @@ def program_format(scene: Scene) -> Reason | None:
             (f"start {shell_path(path or '')} with a line such as #!/bin/sh",),
         )
     return None
+
+
+def _elf_format(path: str, head: bytes) -> Reason:
+    """A program in the ELF format that this kernel does not run."""
+    own = _machine(_head("/proc/self/exe"))
+    machine, kind = _machine(head), int.from_bytes(head[16:18], "little")
+    if len(head) < _ELF_HEADER or (machine == own and kind != _RELOCATABLE):
+        size = os.stat(path).st_size
+        return Reason(
+            "format",
+            f"{show(path)} is a program for this machine, and its file is damaged or cut short: it "
+            f"has {size} bytes.",
+            ("copy, download or build the file again",),
+        )
+    if machine == own:
+        return Reason(
+            "format",
+            f"{show(path)} is an object file (the output of cc -c), and not a program yet.",
+            (f"link it: cc -o PROGRAM {shell_path(path)}",),
+        )
+    name = _MACHINES.get(machine[1], f"another architecture (number {machine[1]} of elf.h)")
+    advice = ["get a build for this machine"]
+    if name.startswith("i386"):
+        advice.append("or boot a kernel that runs 32-bit programs (CONFIG_IA32_EMULATION)")
+    else:
+        advice.append("or install qemu-user-static, which runs programs of other machines")
+    return Reason(
+        "format",
+        f"{show(path)} is a program for {name}. This machine is {os.uname().machine}.",
+        tuple(advice),
+    )
+
+
+def _head(path: str) -> bytes:
+    with open_file(path) as file:
+        return file.read(_ELF_HEADER)
+
+
+def _machine(head: bytes) -> tuple[int, int]:
+    """The class (1: 32 bits, 2: 64 bits) and the machine of an ELF header."""
+    order: Literal["big", "little"] = "big" if head[5:6] == b"\x02" else "little"
+    return int.from_bytes(head[4:5], "little"), int.from_bytes(head[18:20], order)

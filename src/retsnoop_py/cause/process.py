@@ -129,7 +129,10 @@ def no_reader(scene: Scene) -> Reason | None:
         text = "No process has the reading end of the pipe open any more: its reader ended first"
         advice = "find out why the reader ended, or let it read everything"
     elif stat.S_ISSOCK(mode):
-        text = "The connection is closed: the other side ended it, or this process shut it down"
+        text = (
+            "The connection is closed: the other side ended it, this process shut it down, or it "
+            "was never made"
+        )
         advice = "find out why the other side ended the connection (its log, for example)"
     else:
         return None

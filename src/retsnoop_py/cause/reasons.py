@@ -21,6 +21,7 @@ from retsnoop_py.cause import (
     cgroups,
     conditions,
     denied,
+    file_systems,
     limits,
     modules,
     mounts,
@@ -29,11 +30,14 @@ from retsnoop_py.cause import (
     netlink,
     network,
     not_found,
+    open_file,
+    own_words,
     permission,
     present,
     process,
     room,
     security_modules,
+    sockets,
     sysctl,
 )
 from retsnoop_py.cause.events import SystemCall, Witnessed
@@ -55,6 +59,7 @@ def load_tables() -> None:
 
     sysctl.settings()
     not_found.places()
+    own_words.own_words()
 
 
 def reason_of_start(path: str, error: int, uid: int, gid: int) -> Reason | None:
@@ -117,6 +122,42 @@ _ABOUT_MESSAGES = (
         r"\((\w+)\):.*(?:[Cc]an't find .*file ?system|[Bb]ad magic number)",
         "blkid /dev/{0} shows what is on the device; mount it as that type",
     ),
+    (
+        r"(?:EXT[234]-fs error \(device |XFS \(|BTRFS \w+ \(device )(\w+)",
+        "the file system is damaged: unmount it and check it: fsck /dev/{0}",
+    ),
+    (
+        r"I/O error, dev (\w+)",
+        "the device /dev/{0} reports an error: smartctl -a /dev/{0} shows its state; copy the data",
+    ),
+    (
+        r"[Ss]wapfile has holes",
+        "create the file without holes: dd if=/dev/zero of=FILE bs=1M count=N; mkswap FILE",
+    ),
+    (
+        r"[Uu]nable to find swap-space signature",
+        "make it swap space first, which erases it: mkswap FILE",
+    ),
+    (
+        r"NFS: mount program didn't pass remote address",
+        "install the program mount.nfs: the package nfs-common or nfs-utils",
+    ),
+    (
+        r"(?:CIFS|cifs).*(?:Invalid (?:UNC|IP)|Device name not specified|No username)",
+        "install the program mount.cifs: the package cifs-utils",
+    ),
+    (
+        r"failed to resolve '([^']+)': -2",
+        "create the directory {0}, or correct its path",
+    ),
+    (
+        r"workdir and upperdir must (?:reside under the same mount|be separate subtrees)",
+        "choose an empty workdir beside upperdir, in the same file system",
+    ),
+    (
+        r"missing 'workdir'|missing 'lowerdir'",
+        "give all of lowerdir, upperdir and workdir",
+    ),
 )
 
 
@@ -132,6 +173,12 @@ _DENIALS = ("EPERM", "EACCES")
 _CREATES = ("mkdir*", "mknod*", "symlink*", "link*", "creat", "open", "openat")
 _REQUESTS = ("RTM_*", "NFT_MSG_*", "*netlink*", "xfrm", "uevent")
 _REJECTIONS = ("EINVAL", "ERANGE", "E2BIG", "EOPNOTSUPP", "ENOPROTOOPT", "EDOM", "EOVERFLOW")
+#: Errors for which drivers and file systems write the reason to the kernel log.
+_WITH_MESSAGES = (
+    *("EINVAL", "ENODEV", "EPERM", "EBUSY", "EOPNOTSUPP", "ENOTBLK", "EIO", "EUCLEAN"),
+)
+_OF_SOCKETS = ("connect", "send*", "recv*", "shutdown", "getpeername", "getsockopt", "setsockopt")
+_DESTINATIONS = ("connect", "sendto")
 _SENDS = ("send*", "connect", "write*")
 #: Operations that some file systems do not have.
 _OF_FILE_SYSTEM = ("fallocate", "*setxattr*", "*getxattr*", "copy_file_range", "symlink*", "link*")
@@ -148,12 +195,13 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EAGAIN", "EBUSY", "ENOENT"), ("delete_module",), busy.module_in_use),
     (("*",), ("init_module", "finit_module"), modules.not_loaded),
     (("EINVAL",), ("swapoff",), busy.no_swap_space),
-    (("EINVAL", "ENODEV", "EPERM", "EBUSY", "EOPNOTSUPP", "ENOTBLK"), _PATHS, kernel_message),
+    (_WITH_MESSAGES, _PATHS, kernel_message),
     (("ENODEV",), ("mount", "fsopen"), mounts.file_system_type),
     (("EPERM",), _SENDS, netfilter.netfilter),
     # paths
     (("*",), ("write*", "pwrite*"), cgroups.rejected_write),
     (("ENOENT",), ("execve*",), not_found.interpreter),
+    (("ENOENT", "EACCES", "EPERM"), ("open*", "creat", "stat*", "newfstatat"), cgroups.no_file),
     (("ENOENT",), _PATHS, not_found.special),
     (("ENOENT",), (*_CREATES, "utimensat"), mounts.of_kernel),
     (("ENOENT",), _PATHS, not_found.searched),
@@ -177,6 +225,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("ETOOMANYREFS",), ("sendmsg", "sendmmsg", "io_uring_register"), limits.in_flight),
     (("EAGAIN",), (*_FORKS, "execve*"), limits.processes),
     (("EFBIG",), _PATHS, limits.file_size),
+    (("EFBIG",), _PATHS, file_systems.too_large),
     (("E2BIG",), ("execve*",), limits.arguments),
     (("ENOMEM", "EAGAIN", "EPERM"), ("mlock*", "io_uring_*", "shmctl"), limits.locked_memory),
     (("EAGAIN",), ("mmap", "mremap"), limits.locked_memory),
@@ -186,17 +235,24 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EPERM",), ("sched_set*",), limits.real_time),
     (("EPERM", "EINVAL"), ("setrlimit", "prlimit64"), limits.raised),
     (("EIO", "EINVAL", "EACCES", "EPERM"), ("write*", "pwrite*"), mounts.not_writable),
-    (("EINVAL", "ERANGE"), ("write*", "pwrite*"), accepted.bad_value),
+    (("EINVAL", "ERANGE", "ENOENT"), ("write*", "pwrite*"), accepted.bad_value),
     (("EACCES", "EPERM"), _CREATES, mounts.of_kernel),
     # permission
-    (("EACCES",), ("execve*", "open*", "mmap", "*access*"), mounts.no_exec),
+    (("EACCES",), ("execve*", "open*", "*access*"), mounts.no_exec),
+    (("EPERM", "EACCES"), ("mmap",), mounts.no_exec),
+    (("EACCES", "EINVAL", "ENODEV"), ("mmap",), open_file.not_mappable),
     (("EACCES",), ("open*",), mounts.no_device),
     (("EACCES",), ("execve*",), present.is_directory),
     (("EACCES",), _PATHS, permission.file_mode),
+    (("EROFS", "EACCES", "EPERM"), _PATHS, file_systems.write_protected),
     (("EROFS",), _PATHS, mounts.read_only),
     (_DENIALS, _PATHS, limits.cgroup_device),
     (_DENIALS, _PATHS, permission.attributes),
     (_DENIALS, ("unlink*", "rename*", "rmdir"), permission.sticky),
+    (("EPERM",), ("*chmod*", "*chown*", "*link*", "mknod*"), file_systems.no_owners),
+    (("EPERM",), ("link*",), file_systems.directory_link),
+    (("EPERM",), ("*setxattr*", "*removexattr*"), file_systems.no_user_attribute),
+    (("EPERM",), ("open", "openat"), permission.no_access_time),
     (("EPERM",), ("*chmod*", "*chown*", "utime*"), permission.not_owner),
     (("EPERM",), ("*chown*",), permission.given_away),
     (_DENIALS, _PATHS, process.other_user),
@@ -211,17 +267,26 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("ENOSPC",), _PATHS, room.no_space),
     (("EDQUOT",), _PATHS, room.quota),
     (("EINVAL",), ("rename*",), present.into_itself),
+    (("EINVAL",), (*_CREATES, "rename*"), file_systems.bad_name),
+    (("EINVAL", "EBUSY"), ("pivot_root",), mounts.no_pivot),
+    (("ENODATA",), ("*getxattr*", "*removexattr*"), file_systems.missing_attribute),
     (("EXDEV",), ("rename*", "link*"), mounts.two_file_systems),
     (("ENOKEY",), _PATHS, mounts.encrypted),
-    (("ENOEXEC",), ("execve*",), present.program_format),
+    (("ENOEXEC", "EIO"), ("execve*",), present.program_format),
     (("ENXIO", "ENODEV"), ("open*", "creat"), network.special_file),
     (("EOPNOTSUPP",), _OF_FILE_SYSTEM, mounts.not_supported),
     (("ESRCH",), _PATHS, process.no_process),
     (("EBADF",), _PATHS, process.bad_descriptor),
     (("ENOTSOCK",), _PATHS, process.no_socket),
+    (("ENOTTY", "EOPNOTSUPP"), ("ioctl",), open_file.wrong_kind),
+    (("ESPIPE",), _PATHS, open_file.not_seekable),
+    (("EAGAIN", "EACCES"), ("flock", "fcntl"), open_file.locked),
+    (("EINVAL",), ("read*", "write*", "pread*", "pwrite*"), open_file.not_aligned),
     (("EPIPE",), ("write*", "send*", "splice", "tee"), process.no_reader),
     # the network
     (("EADDRINUSE",), ("bind", "listen"), network.address_in_use),
+    (("EADDRNOTAVAIL", "EINVAL", "ENETUNREACH"), ("bind", *_DESTINATIONS), sockets.no_ipv6),
+    (("EACCES", "EINVAL", "EHOSTUNREACH"), _DESTINATIONS, sockets.route_type),
     (("EADDRNOTAVAIL",), ("bind",), network.not_a_local_address),
     (("ECONNREFUSED",), ("connect", "sendto"), network.no_listener),
     (("ENETUNREACH", "EHOSTUNREACH"), ("connect", "sendto"), network.no_route),
@@ -229,6 +294,11 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("ETIMEDOUT",), ("connect",), network.no_answer),
     (("EMSGSIZE",), ("send*",), network.too_long_message),
     (("EAFNOSUPPORT",), ("socket",), network.no_family),
+    (("EPROTONOSUPPORT", "ESOCKTNOSUPPORT"), ("socket",), sockets.no_protocol),
+    (("ENODEV",), ("setsockopt",), sockets.missing_interface),
+    (("ENOPROTOOPT", "ENOENT"), ("setsockopt", "getsockopt"), sockets.no_option),
+    (("ENOTCONN", "EDESTADDRREQ", "EISCONN", "ECONNRESET"), _OF_SOCKETS, sockets.connection),
+    (("ENOTCONN", "ECONNABORTED", "ESTALE"), _PATHS, file_systems.server_gone),
     # what the caller passed
     (_REJECTIONS, _PATHS, conditions.rejected_value),
 )

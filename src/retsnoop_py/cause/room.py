@@ -58,6 +58,17 @@ def no_space(scene: Scene) -> Reason | None:
             ),
         )
     total, free = there.f_blocks * there.f_frsize, there.f_bavail * there.f_frsize
+    asked = scene.call.arguments[3] if scene.call.name == "fallocate" else 0
+    if asked > free > 0:
+        grow = f"or {resize.format(f'size={size_option(asked + total)}')}"
+        return Reason(
+            "space",
+            f"{where} has {size(free)} free, and {size(asked)} were requested.",
+            (
+                "request less, or remove files there",
+                grow if mount.kind in _SIZED else "or choose another place",
+            ),
+        )
     if free > _SMALL and free > total // 100:
         return None
     text = f"{where} is full: {size(total - there.f_bfree * there.f_frsize)} of {size(total)} are "
@@ -74,6 +85,11 @@ def no_space(scene: Scene) -> Reason | None:
             *((grow,) if grow else ("or choose another place",)),
         ),
     )
+
+
+def size_option(number: int) -> str:
+    """A number of bytes for the mount option size, in whole KiB."""
+    return f"{-(-number // 1024)}k"
 
 
 def _is_full_device(path: str) -> bool:

@@ -27,7 +27,10 @@ from retsnoop_py.kernel.errno import errno_name
 __all__ = ["Setting", "settings", "sysctl"]
 
 _O_CREAT = 0o100
-_ROOT = Path("/proc/sys")
+_PROC = Path("/proc")
+_ROOT = _PROC / "sys"
+#: Huge pages to add where a program finds too few.
+_MORE_PAGES = 512
 
 
 class Setting(Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,6 +54,8 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
     mappings: bool = False
     port: bool = False
     port_of_choice: bool = False
+    rows: str = ""
+    others_than_root: bool = False
     sticky: str = ""
 
 
@@ -86,20 +91,30 @@ def _reason(row: Setting, scene: Scene) -> Reason | None:
         return None
     fields = {"name": row.name, "value": value, "user": user_name(scene.call.uid)}
     fields["more"] = str(max(2 * int(value), 1)) if _is_number(value) else value
+    fields["raised"] = _raised(value, scene)
+    fields["pages"] = str(int(value) + _MORE_PAGES) if _is_number(value) else value
     if scene.call.address is not None:
         fields["port"] = str(scene.call.address.port)
     if row.asked is not None:
         asked = scene.call.arguments[row.asked]
-        if not _is_number(value) or asked <= int(value):
+        most = value.partition(" ")[0]
+        if not _is_number(most) or asked <= int(most):
             return None
         fields["asked"] = str(asked)
-        fields["value"] = f"{value}, {size(int(value))}"
+        fields["value"] = most if most != value else f"{value}, {size(int(value))}"
     if row.sticky:
         place = _in_sticky(row.sticky, scene)
         if place is None:
             return None
         fields |= place
     return Reason("sysctl", row.text.format(**fields), tuple(_advice(row, fields)))
+
+
+def _raised(value: str, scene: Scene) -> str:
+    """The numbers of kernel.sem doubled, with room for the semaphores that were asked for."""
+    numbers = [2 * int(one) for one in value.split() if _is_number(one)]
+    most = scene.call.arguments[1] if scene.call.name == "semget" else 0
+    return " ".join(str(max(one, most) if at < 2 else one) for at, one in enumerate(numbers))
 
 
 def _advice(row: Setting, fields: Mapping[str, str]) -> Sequence[str]:
@@ -140,24 +155,35 @@ def _value_fits(row: Setting, value: str) -> bool:
 
 def _call_fits(row: Setting, scene: Scene) -> bool:
     call, chain = scene.call, scene.chain
-    if row.functions and not any(name in chain for name in row.functions):
+    value = _value(row.name)
+    port = call.address.port if call.address is not None else 0
+    is_refused = (
+        (row.functions and not any(name in chain for name in row.functions))
+        or any(name in chain for name in row.not_functions)
+        or any(has_capability(scene, name) for name in row.lacks)
+        or (row.others_than_root and call.uid == 0)
+        or (row.port and not 0 < port < int(value or 0))
+        or (row.port_of_choice and call.name == "bind" and port)
+        or (row.rows and _count(row.rows) < int(value or 0))
+        or (row.mappings and not _has_all_mappings(row, scene))
+    )
+    return not is_refused and _arguments_fit(row, call.arguments)
+
+
+def _arguments_fit(row: Setting, arguments: Sequence[int]) -> bool:
+    if row.given is not None and arguments[row.given[0]] & 0xFFFFFFFF != row.given[1]:
         return False
-    if any(name in chain for name in row.not_functions):
-        return False
-    if any(has_capability(scene, name) for name in row.lacks):
-        return False
-    if row.given is not None and call.arguments[row.given[0]] & 0xFFFFFFFF != row.given[1]:
-        return False
-    if row.given_equals is not None:
-        at, mask, wanted = row.given_equals
-        if call.arguments[at] & mask != wanted:
-            return False
-    address = call.address
-    if row.port and not (address and address.port and address.port < int(_value(row.name) or 0)):
-        return False
-    if row.port_of_choice and call.name == "bind" and address and address.port:
-        return False
-    return not row.mappings or _has_all_mappings(row, scene)
+    if row.given_equals is None:
+        return True
+    at, mask, wanted = row.given_equals
+    return arguments[at] & mask == wanted
+
+
+def _count(name: str) -> int:
+    """How many objects a table below /proc lists, under one line of heads."""
+    with suppress(OSError):
+        return len((_PROC / name).read_text().splitlines()) - 1
+    return 0
 
 
 def _has_all_mappings(row: Setting, scene: Scene) -> bool:

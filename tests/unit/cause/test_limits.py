@@ -244,7 +244,20 @@ def test_a_file_of_another_user_in_a_sticky_folder(proc_sys: ProcSys, tmp_path: 
 
 def test_every_row_of_settings_has_a_text_that_can_be_written() -> None:
     fields = dict.fromkeys(
-        ("name", "value", "user", "more", "asked", "port", "folder", "path", "owner"), "x"
+        (
+            "name",
+            "value",
+            "user",
+            "more",
+            "raised",
+            "pages",
+            "asked",
+            "port",
+            "folder",
+            "path",
+            "owner",
+        ),
+        "x",
     )
     for row in sysctl.settings():
         assert row.text.format(**fields)

@@ -10,7 +10,7 @@ from retsnoop_py.cause.shell import shell_path
 from retsnoop_py.cause.waiting import proc
 from retsnoop_py.cause.waiting.model import INFERRED, UNKNOWN, Blocked, Certainty, Finding
 
-__all__ = ["file_lock", "futex"]
+__all__ = ["file_lock", "futex", "owners_of"]
 
 #: fcntl(2): the commands that wait.
 _WAITING = (7, 38)
@@ -79,6 +79,16 @@ def _rows(pid: int, inode: int) -> tuple[list[str], list[str]]:
         elif len(words) > 5 and words[4] in (str(pid), "-1") and words[5].endswith(f":{inode}"):
             return words[1:], held
     return [], []
+
+
+def owners_of(inode: int) -> list[int]:
+    """Return the processes that hold locks on the file with this inode number."""
+    found: dict[int, None] = {}
+    for line in proc.text_of("locks").splitlines():
+        words = line.split()[1:]
+        if len(words) > 6 and words[0] != "->" and words[4].endswith(f":{inode}"):
+            found |= dict.fromkeys(_owners(words[4], words, 0))
+    return list(found)
 
 
 def _owners(of: str, held: list[str], waiter: int) -> list[int]:

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Failures that a program found itself, by the words that it wrote: the rows of own_words.toml."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from importlib.resources import files as resources
+
+from msgspec import Struct
+
+from retsnoop_py.cause.complaint import lines_of
+from retsnoop_py.cause.events import Witnessed
+from retsnoop_py.cause.operation import show
+from retsnoop_py.cause.reason import Reason
+from retsnoop_py.cause.shell import shell_path
+
+__all__ = ["Words", "own_decision", "own_words"]
+
+_ERRORS = 2
+
+
+class Words(Struct, frozen=True, forbid_unknown_fields=True):
+    """A row; the head of the file explains each field."""
+
+    pattern: str
+    text: str
+    advice: tuple[str, ...]
+
+
+class _File(Struct, frozen=True, forbid_unknown_fields=True):
+    words: tuple[Words, ...]
+
+
+@lru_cache(1)
+def own_words() -> tuple[Words, ...]:
+    """All rows."""
+    import tomllib
+
+    from msgspec import convert
+
+    text = resources(__package__).joinpath("own_words.toml").read_text(encoding="utf-8")
+    return convert(tomllib.loads(text), _File).words
+
+
+def own_decision(witnessed: Witnessed) -> Reason | None:
+    """Return what the last known line of standard error means; None without such a line."""
+    for line in reversed(lines_of(witnessed)):
+        if line.stream != _ERRORS:
+            continue
+        for row in own_words():
+            found = re.search(row.pattern, line.text.strip())
+            if found is not None:
+                names = [one or "" for one in found.groups()]
+                text = row.text.format(*map(show, names))
+                advice = tuple(one.format(*map(shell_path, names)) for one in row.advice)
+                return Reason("program", text, advice, is_seen_later=False)
+    return None

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Everyday failures, made by real calls: what the first paragraph has to name."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.unit.cause.test_reasons import OTHER, call, reason
+
+from retsnoop_py.cause import files
+from retsnoop_py.cause.events import Address, Place, State, Witnessed, Written
+from retsnoop_py.cause.files import Identity, mount_of
+from retsnoop_py.cause.own_words import own_decision, own_words
+from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.reasons import reason_of
+
+
+def here(**changes: object) -> State:
+    """The state of a process in our network namespace."""
+    return State(**{"network": Path("/proc/self/ns/net").stat().st_ino} | changes)  # type: ignore[arg-type]
+
+
+def in_chain(one: object, *chain: str) -> Reason | None:
+    return reason_of(Scene(one, Witnessed((one,)), Identity(0, 0), chain=chain))  # type: ignore[arg-type]
+
+
+# -- programs ----------------------------------------------------------------------------------
+
+
+def test_a_program_that_is_cut_short(tmp_path: Path) -> None:
+    program = tmp_path / "tool"
+    program.write_bytes(Path(sys.executable).resolve().read_bytes()[:500])
+    program.chmod(0o755)
+    with pytest.raises(OSError) as raised:  # noqa: PT011
+        os.execv(program, ["tool"])
+    found = reason(call("execve", raised.value.errno or 0, (0, str(program))))
+    assert found.kind == "format"
+    assert "for this machine, and its file is damaged or cut short: it has 500 bytes" in found.text
+
+
+def test_a_program_for_another_machine(tmp_path: Path) -> None:
+    image = bytearray(Path(sys.executable).resolve().read_bytes()[:4096])
+    image[18:20] = (22).to_bytes(2, "little")
+    (tmp_path / "tool").write_bytes(image)
+    found = reason(call("execve", errno.ENOEXEC, (0, f"{tmp_path}/tool")))
+    assert f"is a program for S/390. This machine is {os.uname().machine}." in found.text
+
+
+def test_an_object_file_is_no_program(tmp_path: Path) -> None:
+    image = bytearray(Path(sys.executable).resolve().read_bytes()[:4096])
+    image[16:18] = (1).to_bytes(2, "little")
+    (tmp_path / "tool.o").write_bytes(image)
+    found = reason(call("execve", errno.ENOEXEC, (0, f"{tmp_path}/tool.o")))
+    assert "is an object file" in found.text
+    assert found.advice == (f"link it: cc -o PROGRAM {tmp_path}/tool.o",)
+
+
+# -- open files --------------------------------------------------------------------------------
+
+
+def place(path: str) -> Place:
+    status = Path(path).stat()
+    return Place(path, status.st_mode, status.st_ino)
+
+
+def test_a_command_that_needs_a_terminal() -> None:
+    found = reason(
+        call(
+            "ioctl",
+            errno.ENOTTY,
+            arguments=(0, 0x5402, 0, 0, 0, 0),
+            places=((0, place("/dev/null")),),
+        )
+    )
+    assert found.text == "Standard input (/dev/null) is not a terminal."
+    assert found.advice[0] == "run it in a terminal: ssh -t, docker run -it"
+
+
+def test_no_controlling_terminal_is_no_missing_driver() -> None:
+    found = reason(call("openat", errno.ENXIO, (1, "/dev/tty")))
+    assert found.text == "/dev/tty is the terminal of the process, and the process has none."
+
+
+def test_the_holder_of_a_lock(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        one = call(
+            "flock",
+            errno.EAGAIN,
+            pid=1,
+            arguments=(3, 6, 0, 0, 0, 0),
+            places=((0, place(str(path))),),
+        )
+        found = reason(one)
+    assert f"PID {os.getpid()} " in found.text
+    assert f"holds a lock on {path}." in found.text
+    assert reason(one).text == (
+        f"Another process held a lock on {path}. It has released the lock since."
+    )
+
+
+def test_direct_input_of_odd_sizes(tmp_path: Path) -> None:
+    one = call(
+        "read",
+        errno.EINVAL,
+        arguments=(3, 4096, 100, 0, 0, 0),
+        places=((0, place(str(tmp_path))),),
+    )
+    found = in_chain(one, "ext4_file_read_iter", "iomap_dio_rw")
+    assert found is not None
+    assert "open with O_DIRECT" in found.text
+    assert found.text.endswith("(512 or 4096 bytes): the size is 100 bytes.")
+    assert in_chain(one) is None
+
+
+def test_mappings_that_do_not_fit(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("data")
+    places = ((4, place(f"{tmp_path}/data")),)
+    shared = reason(call("mmap", errno.EACCES, arguments=(0, 4, 3, 1, 3, 0), places=places))
+    assert "is open for reading and writing (MAP_SHARED with PROT_WRITE)" in shared.text
+    empty = reason(call("mmap", errno.EINVAL, arguments=(0, 0, 1, 2, 3, 0), places=places))
+    assert empty.text == "The length of the mapping is 0."
+    odd = reason(call("mmap", errno.EINVAL, arguments=(0, 4, 1, 2, 3, 100), places=places))
+    assert odd.text.startswith("The offset of the mapping is 100, which is no multiple of ")
+
+
+def test_a_library_in_a_mount_with_noexec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lib.so").touch()
+    table = tmp_path / "mountinfo"
+    table.write_text(f"30 1 0:60 / {tmp_path} rw,noexec - tmpfs t rw\n")
+    monkeypatch.setattr(files, "_MOUNTINFO", table)
+    places = ((4, place(f"{tmp_path}/lib.so")),)
+    found = reason(call("mmap", errno.EPERM, arguments=(0, 4, 5, 2, 3, 0), places=places))
+    assert f"{tmp_path} is mounted with noexec" in found.text
+    assert f"shared libraries such as {tmp_path}/lib.so" in found.text
+
+
+# -- file systems ------------------------------------------------------------------------------
+
+
+def test_what_fat_does_not_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text("29 1 8:17 / /media/stick rw,relatime shared:1 - vfat /dev/sdb1 rw\n")
+    monkeypatch.setattr(files, "_MOUNTINFO", table)
+    owned = reason(call("fchownat", errno.EPERM, (1, "/media/stick/f")))
+    assert "stores no owner and no mode for each file" in owned.text
+    assert "mount -o uid=USER,gid=GROUP,umask=022 /dev/sdb1 /media/stick" in owned.advice[0]
+    linked = reason(call("symlinkat", errno.EPERM, (0, "f"), (2, "/media/stick/g")))
+    assert "creating the symbolic link /media/stick/g" in linked.text
+    named = reason(call("openat", errno.EINVAL, (1, "/media/stick/12:30.txt")))
+    assert "allows no names with :" in named.text
+    large = reason(call("ftruncate", errno.EFBIG, (0, "/media/stick/f")))
+    assert "4294967295 bytes" in large.text
+
+
+def test_a_file_system_whose_program_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text("30 1 0:60 / /mnt/remote rw - fuse.sshfs host:/ rw\n")
+    monkeypatch.setattr(files, "_MOUNTINFO", table)
+    found = reason(call("openat", errno.ENOTCONN, (1, "/mnt/remote/f")))
+    assert "The program that serves the fuse.sshfs file system at /mnt/remote has" in found.text
+
+
+def test_a_hard_link_of_a_directory_or_to_another_file_system(tmp_path: Path) -> None:
+    there = call("link", errno.EPERM, (0, str(tmp_path)), (1, f"{tmp_path}/new"))
+    assert "a directory cannot have a second hard link" in reason(there).text
+    away = reason(call("link", errno.EXDEV, (0, f"{tmp_path}/a"), (1, "/dev/shm/b")))
+    if mount_of(str(tmp_path)) != mount_of("/dev/shm"):
+        assert away.advice[0] == f"make a symbolic link: ln -s {tmp_path}/a /dev/shm/b"
+
+
+def test_attributes_that_a_file_cannot_have_or_does_not_have(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to("nowhere")
+    found = reason(call("lsetxattr", errno.EPERM, (0, str(link)), (1, "user.note")))
+    assert "is a symbolic link. Only regular files and directories can have" in found.text
+    gone = reason(call("getxattr", errno.ENODATA, (0, str(tmp_path)), (1, "user.note")))
+    assert gone.text == f"{tmp_path} does not have the attribute user.note."
+
+
+def test_a_new_root_that_is_no_mount_point(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    found = reason(call("pivot_root", errno.EINVAL, (0, str(tmp_path)), (1, f"{tmp_path}/old")))
+    assert found.text.startswith(f"{tmp_path} is not a mount point.")
+
+
+def test_a_command_in_the_mount_that_it_unmounts() -> None:
+    found = reason(call("umount2", errno.EBUSY, (0, "/mnt/nosuch"), cwd="/mnt/nosuch/sub"))
+    assert "by the command itself: its current directory is /mnt/nosuch/sub" in found.text
+
+
+# -- sockets -----------------------------------------------------------------------------------
+
+
+def test_a_broadcast_address_needs_an_option() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        error = one.connect_ex(("127.255.255.255", 9))
+    if error != errno.EACCES:
+        pytest.skip("the loopback interface has no broadcast address here")
+    found = reason(
+        call(
+            "connect",
+            error,
+            address=Address(socket.AF_INET, "127.255.255.255", 9),
+            state=here(),
+        )
+    )
+    assert "127.255.255.255 is a broadcast address" in found.text
+
+
+def test_protocols_options_and_interfaces_that_are_not_there() -> None:
+    protocol = reason(call("socket", errno.EPROTONOSUPPORT, arguments=(2, 1, 132, 0, 0, 0)))
+    assert "does not support the protocol SCTP for sockets of the family AF_INET" in protocol.text
+    device = reason(call("setsockopt", errno.ENODEV, arguments=(3, 1, 25, 0, 5, 0)))
+    assert "SO_BINDTODEVICE" in device.text
+    tables = reason(call("getsockopt", errno.ENOPROTOOPT, arguments=(3, 0, 64, 0, 84, 0)))
+    assert tables.advice[0] == "modprobe iptable_filter"
+    option = reason(call("setsockopt", errno.ENOPROTOOPT, arguments=(3, 1, 15, 0, 4, 0)))
+    assert "the socket option SO_REUSEPORT" in option.text
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (errno.ENOTCONN, "The socket is not connected"),
+        (errno.EISCONN, "connected already"),
+        (errno.ECONNRESET, "The other side reset the connection"),
+    ],
+)
+def test_the_state_of_a_connection(error: int, words: str) -> None:
+    assert words in reason(call("recvfrom", error, uid=OTHER)).text
+
+
+def test_a_link_local_address_without_an_interface() -> None:
+    address = Address(socket.AF_INET6, "fe80::1", 80)
+    found = reason(call("connect", errno.EINVAL, address=address, state=here()))
+    assert found.advice[0].startswith("add the interface: fe80::1%eth0")
+
+
+# -- settings ----------------------------------------------------------------------------------
+
+
+def test_settings_that_belong_to_modules() -> None:
+    bridge = "/proc/sys/net/bridge/bridge-nf-call-iptables"
+    if Path(bridge).exists():
+        pytest.skip("br_netfilter is loaded here")
+    found = reason(call("openat", errno.ENOENT, (1, bridge)))
+    assert "belongs to the module br_netfilter" in found.text
+    assert found.advice[0] == "modprobe br_netfilter"
+
+
+def test_a_congestion_control_that_is_not_loaded() -> None:
+    path = "/proc/sys/net/ipv4/tcp_congestion_control"
+    if not Path(path).exists():
+        pytest.skip("this kernel has no such setting")
+    one = call("write", errno.ENOENT, places=((0, place(path)),), state=here(written=b"bbr\n"))
+    found = reason(one)
+    assert "net.ipv4.tcp_congestion_control does not have the value bbr" in found.text
+    assert found.advice[0] == "modprobe tcp_bbr"
+
+
+def test_huge_pages_and_semaphores() -> None:
+    if not Path("/proc/sys/vm/nr_hugepages").exists():
+        pytest.skip("this kernel has no huge pages")
+    pages = reason(call("mmap", errno.ENOMEM, arguments=(0, 2 << 20, 3, 0x40022, 0, 0)))
+    assert "vm.nr_hugepages is" in pages.text
+    sets = reason(call("semget", errno.EINVAL, arguments=(0, 100000, 0o1600, 0, 0, 0)))
+    assert sets.advice[0].startswith('sysctl kernel.sem="100000 ')
+
+
+def test_more_files_than_any_process_may_have() -> None:
+    state = here(limits=((1024, 4096),) * 16, capabilities=(1 << 41) - 1)
+    found = reason(call("prlimit64", errno.EPERM, arguments=(0, 7, 1, 0, 0, 0), state=state))
+    assert "may be at most fs.nr_open" in found.text
+
+
+def test_space_that_is_requested_at_once(tmp_path: Path) -> None:
+    there = shutil.disk_usage(tmp_path)
+    one = call(
+        "fallocate",
+        errno.ENOSPC,
+        (0, f"{tmp_path}/f"),
+        arguments=(3, 0, 0, 2 * there.total, 0, 0),
+    )
+    assert "free, and " in reason(one).text
+
+
+def test_the_python_of_the_tests_can_be_run() -> None:
+    """Without this, the tests of damaged programs would show nothing."""
+    assert subprocess.run([sys.executable, "-c", ""], check=False).returncode == 0
+
+
+# -- what programs find themselves -------------------------------------------------------------
+
+
+def written(text: str) -> Witnessed:
+    return Witnessed((), (Written(1, 7, 7, 2, f"{text}\n"),))
+
+
+@pytest.mark.parametrize(
+    ("line", "words", "advice"),
+    [
+        (
+            "swapon: /swap: skipping - it appears to have holes.",
+            "The swap file /swap has holes",
+            "dd if=/dev/zero of=/swap",
+        ),
+        (
+            'Error: argument "averyveryverylongname0" is wrong: "name" not a valid ifname',
+            "cannot be the name of a network interface",
+            "shorter",
+        ),
+        ("umount: /mnt/it's: not mounted.", "Nothing is mounted at", "findmnt"),
+        (
+            "fatal: detected dubious ownership in repository at '/srv/a b'",
+            "belongs to another user",
+            "safe.directory '/srv/a b'",
+        ),
+    ],
+)
+def test_what_programs_find_themselves(line: str, words: str, advice: str) -> None:
+    found = own_decision(written(line))
+    assert found is not None
+    assert words in found.text
+    assert advice in " ".join(found.advice)
+
+
+def test_other_words_are_not_explained() -> None:
+    assert own_decision(written("tool: it is Tuesday")) is None
+
+
+def test_each_row_of_own_words_can_be_written() -> None:
+    for row in own_words():
+        names = ["x"] * re.compile(row.pattern).groups
+        assert row.text.format(*names)
+        assert all(one.format(*names) for one in row.advice)
