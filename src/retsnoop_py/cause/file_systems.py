@@ -41,12 +41,13 @@ def no_owners(scene: Scene) -> Reason | None:
         return None
     place = f"The {mount.kind} file system at {show(mount.point)}"
     if fnmatchcase(name, "*chown*") or fnmatchcase(name, "*chmod*"):
-        quoted, quoted_source = shell_path(mount.point), shell_path(mount.source)
+        quoted = shell_path(mount.point)
+        source = shell_path(mount.source)
         return Reason(
             "unsupported",
             f"{place} stores no owner and no mode for each file. All files have those of the "
             "mount's options.",
-            (f"umount {quoted}; mount -o uid=USER,gid=GROUP,umask=022 {quoted_source} {quoted}",),
+            (f"umount {quoted}; mount -o uid=USER,gid=GROUP,umask=022 {source} {quoted}",),
         )
     if mount.kind not in _FAT:
         return None

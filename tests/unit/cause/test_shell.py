@@ -112,6 +112,8 @@ HARMLESS = {
     "one.handle": "a number",
     "_match(one)": "an address and a port",
     "who": "of passwd, or a number",
+    "module": "of a table, or its beginning",
+    "name if known else 'NAME'": "letters and digits",
 }
 
 
