@@ -156,7 +156,7 @@ def not_aligned(scene: Scene) -> Reason | None:
         for name, value in parts
         if value % _SECTOR
     ]
-    found = f": {' and '.join(wrong)}" if wrong else ""
+    found = f" Here {' and '.join(wrong)}." if wrong else ""
     path = scene.path
     device = "blockdev --getss DEVICE shows the size of a block"
     if path is not None and (mount := files.mount_of(path)) is not None:
@@ -166,7 +166,7 @@ def not_aligned(scene: Scene) -> Reason | None:
     return Reason(
         "out-of-range",
         "The file is open with O_DIRECT. Then the size, the offset and the address of the buffer "
-        f"must be multiples of the block size of the device (512 or 4096 bytes){found}.",
+        f"must be multiples of the block size of the device (512 or 4096 bytes).{found}",
         (f"use such a size, for example dd bs=4096; {device}", "or open the file without O_DIRECT"),
         is_seen_later=False,
     )

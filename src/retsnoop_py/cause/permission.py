@@ -222,8 +222,8 @@ def no_access_time(scene: Scene) -> Reason | None:
         return None
     return Reason(
         "owner",
-        f"The program opened {show(path)} with O_NOATIME, which only the owner of the file "
-        f"({files.user_name(status.st_uid)}) or root may do. The command ran as user "
+        f"The program opened {show(path)} with O_NOATIME, which only {_owner_or_root(status)} "
+        "may do. The command ran as user "
         f"{files.user_name(scene.who.uid)}.",
         (f"run it as {_owner_or_root(status)}", "or open the file without O_NOATIME"),
     )

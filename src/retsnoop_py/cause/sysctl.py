@@ -111,10 +111,14 @@ def _reason(row: Setting, scene: Scene) -> Reason | None:
 
 
 def _raised(value: str, scene: Scene) -> str:
-    """The numbers of kernel.sem doubled, with room for the semaphores that were asked for."""
-    numbers = [2 * int(one) for one in value.split() if _is_number(one)]
+    """The numbers of kernel.sem: doubled, or with room for the set that was asked for."""
+    numbers = [int(one) for one in value.split() if _is_number(one)]
     most = scene.call.arguments[1] if scene.call.name == "semget" else 0
-    return " ".join(str(max(one, most) if at < 2 else one) for at, one in enumerate(numbers))
+    if numbers and most > numbers[0]:
+        numbers[:2] = [max(one, most) for one in numbers[:2]]
+    else:
+        numbers = [2 * one for one in numbers]
+    return " ".join(map(str, numbers))
 
 
 def _advice(row: Setting, fields: Mapping[str, str]) -> Sequence[str]:

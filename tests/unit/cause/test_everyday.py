@@ -119,7 +119,7 @@ def test_direct_input_of_odd_sizes(tmp_path: Path) -> None:
     found = in_chain(one, "ext4_file_read_iter", "iomap_dio_rw")
     assert found is not None
     assert "open with O_DIRECT" in found.text
-    assert found.text.endswith("(512 or 4096 bytes): the size is 100 bytes.")
+    assert found.text.endswith("(512 or 4096 bytes). Here the size is 100 bytes.")
     assert in_chain(one) is None
 
 
