@@ -74,11 +74,11 @@ def _say_version() -> bool:
 
 
 def _take_sigint() -> None:
-    """Handle SIGINT; first remember its old disposition for the commands that we start.
+    """Let SIGINT end us, after what it was to what we start has been remembered.
 
-    SIGINT is handled even if it was ignored at the start. A shell ignores it for background
-    commands of a script, because Ctrl-C is for the foreground. The script can still end us with
-    `kill -INT`.
+    Also where it was ignored when we were started. A shell does that to whatever a script starts in
+    the background, since Ctrl-C is for what is in the foreground; `kill -INT` is how the script
+    ends us all the same.
     """
     import signal
 
