@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Signals while guests are up: what is under way ends, and nothing of it stays behind."""
+"""Signal handlers while guests run: the current work ends and cleans up."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["ended_by_signals", "heeded"]
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Until a command runs, the first signal ends what is under way: a download, a boot.
+    """End the current work, for example a download or a boot, at the first signal.
 
-    What was begun is cleared away then; a second signal of the kind does what it does by itself.
-    SIGINT counts although a shell script that started us with ``&`` has it ignored; SIGHUP does
-    not where nohup(1) has.
+    The exception lets the work clean up. A second signal of the same number has its default
+    effect. SIGINT is handled even if a shell script that started us with ``&`` ignores it. SIGHUP
+    stays ignored under nohup(1).
     """
 
     def stop(number: int, _frame: FrameType | None) -> None:
@@ -37,6 +37,6 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def heeded(*more: signal.Signals) -> list[signal.Signals]:
-    """SIGINT, ``more``, and SIGHUP unless it is ignored."""
+    """Return SIGINT, ``more``, and SIGHUP unless it is ignored."""
     hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
     return [signal.SIGINT, *more, *([signal.SIGHUP] if hangs_up else [])]

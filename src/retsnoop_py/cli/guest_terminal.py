@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A command in a guest on our terminal: what is typed goes there, and so does the window's size."""
+"""A guest's command on our terminal: typed input and the window's size go to the command."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ if TYPE_CHECKING:
 
 __all__ = ["is_terminal", "run_on_terminal"]
 
-#: Ctrl-]: twice in a row it ends the guest, which may hang.
+#: Ctrl-]: two in a row end the guest, even if the guest hangs.
 _ESCAPE = b"\x1d"
 _CHUNK = 65536
 
 
 def is_terminal() -> bool:
-    """Whether somebody types and reads here."""
+    """Return True if standard input and output are terminals."""
     return bool(sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty())
 
 
 def run_on_terminal(
     machine: Machine, argv: Sequence[str], env: dict[str, str], timeout: float | None
 ) -> int:
-    """Run ``argv`` in the guest on a terminal there; give its exit status.
+    """Run ``argv`` on a terminal in the guest; return its exit status.
 
-    Our terminal is raw meanwhile, so Ctrl-C is for the command, and is put back on every way out.
-    Raises KernelCrashed if the guest goes down, or was ended by Ctrl-] Ctrl-].
+    Our terminal is in raw mode meanwhile, so Ctrl-C goes to the command. The old mode is always
+    restored. Raises KernelCrashed if the guest ends, or if Ctrl-] Ctrl-] ended it, VmTimeout after
+    ``timeout`` seconds.
     """
     sizes = machine.share / "terminal"
 
@@ -69,7 +70,7 @@ def _raw() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _resized(command: Command, tell_size: Callable[[], None]) -> Iterator[None]:
-    """Pass on that the window has another size, and the signals that end us."""
+    """Forward changes of the window's size, SIGTERM and SIGHUP to the command."""
 
     def resize(number: int, _frame: FrameType | None) -> None:
         tell_size()
@@ -88,9 +89,9 @@ def _resized(command: Command, tell_size: Callable[[], None]) -> Iterator[None]:
 
 
 def _feed(machine: Machine) -> None:
-    """Pass on what is typed; the second Ctrl-] in a row ends the guest."""
+    """Forward typed input to the guest; the second Ctrl-] in a row ends the guest."""
     last = b""
-    with contextlib.suppress(OSError):  # the guest is gone
+    with contextlib.suppress(OSError):  # the guest has ended
         while data := os.read(0, _CHUNK):
             if _ESCAPE * 2 in last + data:
                 machine.kill()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which command is meant, and how it ends.
+"""Select the command, run it and return the exit status.
 
-The command line is turned into values first and the work is done after that, so that an error
-or a broken pipe during a trace is never taken for a mistake on the command line.
+The command line is parsed completely before the work starts. Therefore an error or a broken pipe
+during a trace is never reported as a usage error.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ PROGRAM = "retsnoop-py"
 
 
 class Job(Value):
-    """What the command line asks for; ``run`` gives the exit status.
+    """The work that the command line requests; ``run`` returns the exit status.
 
-    ``is_brief``: it only says something, and is over before anybody could want to stop it.
+    ``is_brief``: the job only prints text, and ends before a user could interrupt it.
     """
 
     run: Callable[[], int]
@@ -34,9 +34,9 @@ class Job(Value):
 
 
 def main(argv: Sequence[str] | None = None, before_work: Callable[[], None] = lambda: None) -> int:
-    """Run ``retsnoop-py`` with ``argv`` (without the program's name) and give its exit status.
+    """Run ``retsnoop-py`` with ``argv`` (without the program's name); return its exit status.
 
-    ``before_work`` is called once it is known what to do, unless that is brief.
+    ``before_work`` is called after the command line is parsed, unless the job is brief.
     """
     from retsnoop_py.cli import report
 
@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None, before_work: Callable[[], None] = la
 
 
 def _work(job: Job, before_work: Callable[[], None]) -> int:
-    """Do what takes a while, and have what is told meanwhile shown on standard error."""
+    """Run a job that is not brief; print its progress and notes on standard error."""
     from retsnoop_py.cli.report import Console
     from retsnoop_py.listener import listening
 
@@ -70,7 +70,7 @@ def _work(job: Job, before_work: Callable[[], None]) -> int:
 
 
 def _job(words: list[str]) -> Job:
-    """Understand the command line."""
+    """Parse the command line."""
     name = words[0] if words else ""
     if name == "vm":
         return Job(lambda: _vm(words[1:]), verbose=2 if "-vv" in words else 0)
@@ -84,7 +84,7 @@ def _job(words: list[str]) -> Job:
 
 
 def _run_of(name: str, words: list[str]) -> Job:
-    """What the module of a command does with what it is asked."""
+    """Return the job of the command ``name``, which has a module of the same name."""
     from importlib import import_module
 
     command = import_module(f"retsnoop_py.cli.{name}")
@@ -125,7 +125,7 @@ def _trace(words: list[str]) -> Job:
 
 
 def _names_no_functions(line: Normalised) -> bool:
-    """Whether ``retsnoop-py -- CMD`` is meant: every option is one that ``why`` has, too."""
+    """Return True for ``retsnoop-py -- CMD``: the command ``why`` has all options of ``line``."""
     from retsnoop_py.options.table import options_of
 
     known = {option.name for option in options_of("why")}
@@ -142,7 +142,7 @@ def _replay(words: list[str]) -> Job:
 
 
 def _asked(command: Command, words: list[str], *, is_replay: bool = False) -> Any:
-    """What ``words`` ask of ``command``, or the job of an option that only prints something."""
+    """Parse ``words`` for ``command``; return its values, or the job of an option that prints."""
     from retsnoop_py.cli import declare
     from retsnoop_py.cli.argv import normalise
 
@@ -161,7 +161,7 @@ def _help_on(words: list[str]) -> Job:
 
 
 def _said(line: Normalised, command: Command) -> Job | None:
-    """The job of an option that only prints something, if there is one."""
+    """Return the job of an option that only prints text, or None."""
     if line.has("help"):
         return Job(lambda: _help(command), is_brief=True)
     if line.has("short-help"):
@@ -227,9 +227,9 @@ def _completion_option(line: Normalised) -> int:
 
 
 def _version(verbose: int) -> int:
-    """Print the version; with ``verbose`` a report of the kernel's features, found by trying.
+    """Print the version; with ``verbose``, also test the kernel's features and print them.
 
-    Raises :class:`PrivilegeError` where they cannot be tried.
+    Raises :class:`PrivilegeError` if the user may not test the features.
     """
     from retsnoop_py import __version__
 
@@ -239,7 +239,7 @@ def _version(verbose: int) -> int:
         from retsnoop_py.errors import PrivilegeError
 
         features = Features()
-        # To one who may not ask, every answer is no.
+        # Without privileges, every test fails.
         if os.geteuid() and not features.ringbuf:
             raise PrivilegeError(
                 "the features of this kernel can be checked only with privileges", "run it as root"

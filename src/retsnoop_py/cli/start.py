@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The entry point: the process ``retsnoop-py``, how it begins and ends.
+"""The entry point: the start and end of the process ``retsnoop-py``.
 
-It imports little by itself, for ``--version`` needs little: a third of its time was in modules that
-it has no use for.
+This module imports little, because ``--version`` needs little. Before, a third of the time of
+``--version`` was spent on modules that it does not use.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import NoReturn
 
-#: When the program began, by time.monotonic(): seconds.
+#: The start time of the program, in seconds of time.monotonic().
 STARTED = time.monotonic()
-#: New objects after which Python looks for garbage; 700 of its own make it look 30 times in a
-#: start, a tenth of the time, for what is not there.
+#: New objects until the next garbage collection. With Python's default of 700, a start collects 30
+#: times, which costs a tenth of its time and finds no garbage.
 _GC_THRESHOLD = 50_000
 
 
 def program() -> NoReturn:
-    """The process ``retsnoop-py``: ends it without taking the interpreter apart first.
+    """Run ``retsnoop-py`` and exit without the interpreter's shutdown.
 
-    That takes as long as detaching, and nothing is left to be done: streams are flushed here,
-    and a sub-command that has more to do at exit raises :class:`SystemExit` itself.
+    The shutdown takes as long as detaching, and it is not needed: the streams are flushed here. A
+    sub-command with more work at exit raises :class:`SystemExit` itself.
     """
     if os.environ.get("_RETSNOOP_PY_COMPLETE"):  # before --version: words to complete are arguments
         gc.set_threshold(_GC_THRESHOLD)
@@ -45,12 +45,12 @@ def program() -> NoReturn:
         try:
             stream.flush()
         except OSError:
-            pass  # main() has told of it, or nobody is left to be told
+            pass  # main() has reported the error, or no reader is left
     os._exit(status)
 
 
 def _complete() -> int:
-    """Answer the shell; what goes wrong must not be written into the line that is typed."""
+    """Print the completions for the shell; errors must not appear in the line that is typed."""
     from retsnoop_py.cli import completion
 
     try:
@@ -64,11 +64,11 @@ def _complete() -> int:
 
 
 def _say_version() -> bool:
-    """Print the version; False where that goes wrong, so that main() tries and tells why."""
+    """Print the version; return False on failure, so that main() tries again and reports why."""
     try:
         sys.stdout.write(f"retsnoop-py {__version__}\n")
         sys.stdout.flush()
-    except (OSError, AttributeError):  # it may be closed, and then is None
+    except (OSError, AttributeError):  # a closed stdout is None
         return False
     return True
 
@@ -91,7 +91,7 @@ def _take_sigint() -> None:
 
 
 def _interrupt(number: int, _frame: FrameType | None) -> NoReturn:
-    """The first SIGINT ends what is going on, the second kills."""
+    """End the current work at the first SIGINT; the second SIGINT kills the process."""
     import signal
 
     signal.signal(number, signal.SIG_DFL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""typer, as far as it is used: running the sub-commands of ``vm``."""
+"""The interface to typer, which runs the sub-commands of ``vm``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from retsnoop_py.text import did_you_mean, near_names
 
 
 def call(command: Any, argv: Sequence[str], name: str) -> Any:
-    """Run a typer command and give what its function returns, or the exit status it asked for.
+    """Run a typer command; return the result of its function, or the requested exit status.
 
-    Raises :class:`UsageError` for words it does not understand.
+    Raises :class:`UsageError` for an invalid command line.
     """
     try:
         return command.main(args=list(argv), prog_name=name, standalone_mode=False)
     except Exception as error:
-        # click's, of which newer typers have a copy of their own: it is known by what it can do
+        # newer versions of typer have their own click, so test for the method, not the class
         told = getattr(error, "format_message", None)
         if told is None:
             raise

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""From what was caught to the exit status of a run: ``--fail-on``, ``--expect``, ``--summary``."""
+"""The exit status of a run and its summary: ``--fail-on``, ``--expect``, ``--summary``."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 __all__ = ["UNEXPECTED", "Judge"]
 
-#: The exit status of a run that caught other failures than it should.
+#: The exit status of a run with unexpected failures, or without an expected failure.
 UNEXPECTED = 3
 _BY_SIGNAL = 128
 
 
 class Judge:
-    """Has what a run shows counted (``caught``), and says how the run is to end."""
+    """The counted failures of a run (``caught``), and the exit status that follows from them."""
 
     def __init__(self, settings: VerdictSettings, summary: Path | None = None) -> None:
         self.caught = Caught(settings)
@@ -30,10 +30,10 @@ class Judge:
         self._summary = summary
 
     def status(self, ours: int, command: int | None) -> int:
-        """Tell what is not as it should be, write the summary, and give the exit status.
+        """Print unexpected results on stderr, write the summary, and return the exit status.
 
-        ``ours`` is not 0 if something could not be written; ``command`` the command's. Raises
-        OutputError.
+        ``ours`` is nonzero if output could not be written. ``command`` is the exit status of the
+        traced command, or None. Raises OutputError.
         """
         said = self.caught.surprises()
         for line in said:

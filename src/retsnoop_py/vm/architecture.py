@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The architectures a guest can have: what Debian, QEMU and GNU call each, and how it boots.
+"""The supported guest architectures: their names in Debian, QEMU and GNU, and boot options.
 
-A kernel of another architecture than the host's is named with it: ``arm64/7.2``.
+If a kernel's architecture is not the host's, its name contains the architecture: ``arm64/7.2``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ __all__ = ["ARCHITECTURES", "Architecture", "architecture", "host", "qualified",
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """One architecture. ``name`` is what users say, ``machine`` what ``uname -m`` says.
+    """One architecture. ``name`` is the name for users, ``machine`` the output of ``uname -m``.
 
-    ``board`` and ``cpu`` are QEMU's -machine and -cpu where it emulates, ``kvm_board`` its
-    -machine under KVM; ``console`` is the kernel's name of the first serial port.
+    ``board`` and ``cpu`` are QEMU's -machine and -cpu for emulation, ``kvm_board`` is the -machine
+    for KVM. ``console`` is the kernel's name of the first serial port.
     """
 
     name: str
@@ -32,14 +32,14 @@ class Architecture:
     kvm_board: str
     cpu: str
     console: str
-    #: Where program interpreters lie that are not in /lib.
+    #: Folders of program interpreters outside /lib.
     libraries: tuple[str, ...] = ("lib",)
-    #: For the kernel's command line.
+    #: Options for the kernel's command line.
     options: tuple[str, ...] = ()
 
     @property
     def is_foreign(self) -> bool:
-        """Whether programs of this machine do not run in such a guest."""
+        """True if the host's programs do not run in a guest of this architecture."""
         return self.machine != platform.machine()
 
 
@@ -55,18 +55,18 @@ ARCHITECTURES = {
             package="qemu-system-x86",
             board="q35",
             kvm_board="q35",
-            # Page tables of five levels, which few machines use, make each miss of the emulated
-            # TLB dearer: without them /proc/kallsyms of Linux 7.2 is read in 0.36 s instead of
-            # 0.47. Nor "enhanced" string instructions: the emulator runs them byte by byte, and
-            # kernel and C library copy and clear with them wherever the CPU says that they are
-            # fast. Without the bit a small trace in 6.12 takes 21.9 billion instructions of the
-            # host's instead of 26.1.
+            # Few machines use five-level page tables, which slow down each miss of the emulated
+            # TLB: reading /proc/kallsyms of Linux 7.2 takes 0.36 s without them, 0.47 s with
+            # them. The emulator runs "enhanced" string instructions byte by byte, but kernel and
+            # C library use them to copy and clear memory if the CPU reports them as fast.
+            # Without the CPU bit, a small trace in Linux 6.12 needs 21.9 billion host
+            # instructions instead of 26.1 billion.
             cpu="max,-la57,-erms",
             console="ttyS0",
             libraries=("lib", "lib64"),
-            # At boot the kernel waits some milliseconds for ticks. Where the host gives the
-            # emulator no time just then it panics: "IO-APIC + timer doesn't work!". Under KVM
-            # the kernel leaves this check out by itself.
+            # At boot, the kernel waits some milliseconds for timer ticks. If the host does not run
+            # the emulator during this time, the kernel panics: "IO-APIC + timer doesn't work!".
+            # Under KVM, the kernel skips this check.
             options=("no_timer_check",),
         ),
         Architecture(
@@ -78,9 +78,9 @@ ARCHITECTURES = {
             package="qemu-system-arm",
             board="virt,gic-version=3",
             kvm_board="virt,gic-version=host",
-            # Pointers are signed by a hash that is quick to emulate: with the architecture's own
-            # one a boot takes 14 s instead of 4 to 7. Addresses of 52 bits are what kernels
-            # before 5.19 do not know of, and cost what levels of page tables cost.
+            # Pointer signing uses a hash that is quick to emulate: with the architecture's own
+            # hash, a boot takes 14 s instead of 4 to 7 s. Kernels before 5.19 do not support
+            # 52-bit addresses, which also need more levels of page tables.
             cpu="max,pauth-impdef=on,lpa2=off",
             console="ttyAMA0",
         ),
@@ -94,7 +94,7 @@ _ALIASES = {
 
 
 def architecture(name: str) -> Architecture:
-    """The one called ``name``, also by its Debian or uname name. Raises InputError."""
+    """Return the architecture ``name``, or with this Debian or uname name. Raises InputError."""
     if name not in _ALIASES:
         raise InputError(
             f"no architecture called {name}", f"known are {' and '.join(ARCHITECTURES)}"
@@ -103,7 +103,7 @@ def architecture(name: str) -> Architecture:
 
 
 def host() -> Architecture:
-    """This machine's. Raises UnavailableError for one that no guest can have."""
+    """Return the host's architecture. Raises UnavailableError if guests do not support it."""
     machine = platform.machine()
     if machine not in _ALIASES:
         raise UnavailableError(
@@ -113,7 +113,7 @@ def host() -> Architecture:
 
 
 def split(name: str) -> tuple[Architecture, str]:
-    """Architecture and name of a kernel called ``name``: ``arm64/7.2``, or ``7.2`` of the host's.
+    """Split a kernel's name into architecture and name: ``arm64/7.2``; ``7.2`` is for the host.
 
     Raises UnavailableError, see :func:`host`.
     """
@@ -124,5 +124,5 @@ def split(name: str) -> tuple[Architecture, str]:
 
 
 def qualified(arch: Architecture, name: str) -> str:
-    """What the kernel ``name`` of ``arch`` is called here: with its architecture if foreign."""
+    """Return the full name of kernel ``name``: with ``arch`` if that is not the host's."""
     return f"{arch.name}/{name}" if arch.is_foreign else name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The host's side of a guest: its folder, the processes behind it and the channels into it."""
+"""The host's side of a guest: its folder, its processes on the host and the channels to it."""
 
 from __future__ import annotations
 
@@ -36,31 +36,32 @@ LANES = 4
 """How many commands can run in a guest at the same time."""
 
 _CAP_SETPCAP = 8
-#: Capabilities that QEMU does not need, as setpriv(1) calls them, with their numbers: without them
-#: a guest makes no device and gives no program capabilities, and a set-user-ID program that it
-#: writes loses the bit.
+#: Capabilities that QEMU does not need: the names of setpriv(1) and the numbers. Without them, a
+#: guest cannot create devices or programs with capabilities on the host. If the guest writes to a
+#: set-user-ID program, the program loses the bit.
 _DROPPED = {"fsetid": 4, "mknod": 27, "setfcap": 31}
-#: Bytes of one file in the folder that all guests can write: recordings, and what commands print.
+#: Maximum bytes of a file in the shared folder: recordings, and the output of commands.
 _FILE_LIMIT = 4 << 30
-#: Bytes that stay free where that folder is, or half of what was free when the guest started.
+#: Bytes that stay free in the shared folder's file system. The limit is at most half of the bytes
+#: that were free when the guest started.
 _ROOM = 256 << 20
-#: What QEMU needs of the host's /dev. There is no /dev/kvm everywhere.
+#: Devices of the host that QEMU needs. Not every host has /dev/kvm.
 _DEVICES = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/kvm")
-#: Modules that every guest needs, and those behind each way to the host's files.
+#: Modules that every guest needs, and the modules of each transport.
 _COMMON = ("virtio_pci", "virtio_console", "overlay")
 _DRIVERS = {"virtiofs": ("virtiofs",), "9p": ("9pnet_virtio", "9p")}
 PORTS = (*(f"lane{number}" for number in range(LANES)), "signals", "stdin")
 
-# loglevel 5 shows warnings; an oops is made a panic so that it cannot go unnoticed, and a panic
-# ends QEMU at once
+# loglevel 5 shows warnings. An oops becomes a panic, so it cannot go unnoticed; a panic ends QEMU
+# at once.
 _APPEND = "loglevel=5 oops=panic panic=-1"
 
 
 class Plan(NamedTuple):
     """How the guest reaches the host's files.
 
-    ``transport`` is virtiofs or 9p; ``modules`` are those that /init must insert, with their
-    bytes. ``other`` is the transport to try next if the kernel turns out to lack this one.
+    ``transport`` is virtiofs or 9p. ``modules`` are the names and contents of the modules that
+    /init must insert. ``other`` is the transport to try next if the kernel lacks ``transport``.
     """
 
     transport: str
@@ -69,17 +70,18 @@ class Plan(NamedTuple):
 
 
 def plan_modules(kernel: kernels.Kernel, obstacle: str = "", without: Sequence[str] = ()) -> Plan:
-    """Plan one transport: each one more is one more way from the guest to the host.
+    """Return a plan with only one transport, because each transport adds an attack surface.
 
-    virtiofs where the kernel has it and the host too (``obstacle`` says why not), else 9p. Where
-    nothing tells what is built in, only a boot does; ``without`` are those that a boot ruled out.
-    Raises UnavailableError where neither way is open.
+    The plan uses virtiofs if kernel and host support it, else 9p. ``obstacle`` is the reason why
+    the host does not support virtiofs, or "". Without modules.builtin, only a boot shows which
+    transports are built in; ``without`` are the transports that earlier boots ruled out. Raises
+    UnavailableError if no transport works.
     """
     usable = [name for name in (["9p"] if obstacle else ["virtiofs", "9p"]) if name not in without]
     if kernel.modules is None:
         return Plan(usable[0], [], *usable[1:])
     tree = ModuleTree(kernel.modules)
-    if tree.builtin:  # a kernel of one's own may have no modules.builtin
+    if tree.builtin:  # a user's own kernel may lack modules.builtin
         usable = [name for name in usable if all(map(tree.has, _DRIVERS[name]))][:1]
     if not usable:
         raise _no_way(kernel, tree.has("virtiofs"), obstacle)
@@ -103,9 +105,9 @@ def _no_way(kernel: kernels.Kernel, has_virtiofs: bool, obstacle: str) -> Unavai
 
 
 def view_obstacle(folder: Path) -> str:
-    """Why no daemon can be given a read-only view of the host's files; "" if it can.
+    """Return why a daemon cannot have a read-only view of the host's files, or "" if it can.
 
-    ``folder`` is where a directory for a trial can be made.
+    The test creates and removes a directory in ``folder``.
     """
     if os.geteuid() != 0:
         return "not run as root"
@@ -117,7 +119,7 @@ def view_obstacle(folder: Path) -> str:
 
 
 def _confined(*words: str) -> list[str]:
-    """The words that start :mod:`retsnoop_py.vm.confined`."""
+    """Return the command line that runs :mod:`retsnoop_py.vm.confined` with ``words``."""
     # -S: no site-packages, a tenth of a second faster
     script = ["-m", confined.__name__] if is_one_file() else [str(Path(confined.__file__))]
     return [*python(), "-S", *script, *words]
@@ -132,11 +134,11 @@ def _accelerator(arch: Architecture) -> str:
 
 
 class Host:
-    """What one guest needs on the host; :meth:`close` ends and removes all of it.
+    """The files and processes of one guest on the host; :meth:`close` ends and removes them.
 
-    One thread uses and closes it. Others may call :meth:`kill`.
+    One thread uses and closes the object. Other threads may call :meth:`kill`.
 
-    ``share`` is a directory both sides can write, under the same path.
+    ``share`` is a directory that both host and guest can write, under the same path.
     """
 
     def __init__(self, memory: int, cpus: int, *, count_instructions: bool = False) -> None:
@@ -146,13 +148,13 @@ class Host:
         self._cleanup = contextlib.ExitStack()
         self._sockets: dict[str, socket.socket] = {}
         self._process: subprocess.Popen[bytes] | None = None
-        #: The transport to try next if the guest's kernel lacks the one in use.
+        #: The transport to try next if the guest's kernel lacks the current transport.
         self.other_transport: str | None = None
-        #: Why the guest was ended here; "" if it was not.
+        #: Why this object ended the guest; "" if it did not.
         self.reason = ""
         self._folder = make_folder()
         self._cleanup.callback(remove_tree, self._folder)
-        # tells others that the folder is in use; the kernel drops it however we end
+        # shows other processes that the folder is in use; the kernel drops the lock when we end
         held = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
         self._cleanup.callback(os.close, held)
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -177,21 +179,21 @@ class Host:
 
     @property
     def console(self) -> str:
-        """What the guest's console has shown so far; the middle is missing where it is long."""
+        """The text on the guest's console so far; the middle of a long text is missing."""
         return self._console.text(is_over=self._process is not None and not self.alive())
 
     def logs(self) -> str:
-        """What QEMU and the daemons said that looks like a complaint, one line each."""
+        """Return the log lines of QEMU and the daemons that look like errors."""
         return "\n".join(
             f"{log.stem}: {line.strip()}"
             for log in sorted(self._folder.glob("*.log"))
             for line in _beginning(log).splitlines()
-            # virtiofsd in C tells of every queue it starts
+            # the C version of virtiofsd logs every queue that it starts
             if log.stem == "qemu" or "rror" in line or "annot" in line or "ailed" in line
         )
 
     def alive(self) -> bool:
-        """Whether the guest is still there. One that fills this machine's disk is ended here."""
+        """Return True if the guest still runs; kill a guest that fills the host's disk."""
         if self._process is None or self._process.poll() is not None:
             return False
         if time.monotonic() - self._looked > 1:
@@ -204,12 +206,12 @@ class Host:
         return True
 
     def channel(self, port: str) -> Channel:
-        """The line-based channel to the guest's ``port``."""
+        """Return the line-based channel to the guest's ``port``."""
         return Channel(self._sockets[port])
 
     @property
     def stdin(self) -> socket.socket:
-        """The raw channel behind live input."""
+        """The raw channel for live input."""
         return self._sockets["stdin"]
 
     def launch(
@@ -220,10 +222,10 @@ class Host:
         kernel_options: Sequence[str] = (),
         without: Sequence[str] = (),
     ) -> None:
-        """Start the daemons and QEMU; does not wait for the guest to come up.
+        """Start the daemons and QEMU; do not wait until the guest has booted.
 
-        ``userland`` is what a guest of another architecture than the host's has for its files;
-        ``kernel_options`` are appended to the kernel's command line; ``without`` are transports
+        ``userland`` contains the files of a guest that has another architecture than the host.
+        ``kernel_options`` are appended to the kernel's command line. ``without`` are transports
         that an earlier boot ruled out. Raises UnavailableError if something is not installed.
         """
         program = qemu.find_qemu(kernel.arch)
@@ -280,10 +282,10 @@ class Host:
         self._console.start()
 
     def _qemu(self, guest: qemu.Guest, *, is_seen: bool) -> list[str]:
-        """QEMU's command line, with what keeps QEMU from the rest of the machine.
+        """Return QEMU's command line, with the programs that confine QEMU.
 
-        ``is_seen``: a view can be made. QEMU's root directory is one then, and the guest's files
-        by 9p are another one, without /dev and /proc.
+        ``is_seen``: the host can mount views of its files. QEMU's root directory is such a view
+        then. The files for 9p are another view, without /dev and /proc.
         """
         options = ["--no-setuid"]
         # after the mounts: a mount for the owner of a folder needs CAP_SETFCAP
@@ -305,7 +307,7 @@ class Host:
     def _check_owners(self, writable: Sequence[Path], no_view: str) -> None:
         """Raise UnavailableError if root would make files of root in another user's folder.
 
-        ``no_view`` says why no view of the files can be made; "" if it can.
+        ``no_view`` is the reason why the host cannot mount a view of the files, or "".
         """
         for path in writable:
             owner = path.stat().st_uid
@@ -321,7 +323,7 @@ class Host:
                 )
 
     def _obstacle_to_owned(self, path: Path) -> str:
-        """Why ``path`` cannot be mounted for its owner; "" if it can."""
+        """Return why ``path`` cannot be mounted for its owner, or "" if it can."""
         with tempfile.TemporaryDirectory(dir=self._folder) as name:
             for part in ("view", "export"):
                 (Path(name) / part).mkdir()
@@ -330,7 +332,7 @@ class Host:
         return done.stderr.strip() if done.returncode else ""
 
     def _view(self, name: str) -> Path:
-        """An empty directory for a view of the files."""
+        """Return a new empty directory for a view of the files."""
         view = self._folder / name
         view.mkdir()
         return view
@@ -346,7 +348,7 @@ class Host:
         ]
 
     def _config(self, kernel: kernels.Kernel, transport: str, shares: Sequence[qemu.Share]) -> str:
-        """The shell variables the guest's scripts read."""
+        """Return the shell variables that the guest's scripts read."""
         values = {
             "root_tag": "root",
             "transport": transport,
@@ -359,7 +361,7 @@ class Host:
         return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
 
     def _port(self, name: str) -> int:
-        """Open a channel for the guest's port ``name``; the descriptor of QEMU's end."""
+        """Open a channel for the guest's port ``name``; return the descriptor of QEMU's end."""
         ours, theirs = socket.socketpair()
         self._sockets[name] = ours
         self._cleanup.callback(ours.close)
@@ -378,14 +380,14 @@ class Host:
                     words += ["--owned", str(share.path)]
                 words.append("")
             else:
-                # the guest can mount its share anew, and writable: the host must say no
+                # the guest can remount its share writable, so the host must reject writes
                 view = self._view(share.tag)
                 words, share = [str(view)], replace(share, path=view)
             argv = _confined(*words, *qemu.virtiofsd_command(program, share, listener.fileno()))
             self._spawn(argv, [listener.fileno()], f"virtiofsd-{share.tag}.log")
 
     def _spawn(self, argv: list[str], fds: Sequence[int], log: str) -> subprocess.Popen[bytes]:
-        # no QEMU shall outlive a test run that was killed
+        # QEMU must not outlive a killed test run
         if shutil.which("setpriv"):
             argv = ["setpriv", "--pdeathsig", "KILL", *argv]
         with (self._folder / log).open("wb") as output, undisturbed():
@@ -403,7 +405,7 @@ class Host:
 
 
 def _layers(userland: Userland | None) -> str:
-    """The shell variables that tell the guest what its files are made of."""
+    """Return the shell variables that describe the guest's user land and layers."""
     if userland is None:
         return "system=\nlayers=\n"
     layers = " ".join(
@@ -414,11 +416,12 @@ def _layers(userland: Userland | None) -> str:
 
 
 def capabilities_to_drop(status: Path = Path("/proc/self/status")) -> list[str]:
-    """Options of setpriv(1) for QEMU, which serves 9p: no device and no capability for a guest.
+    """Return options of setpriv(1) that drop capabilities from QEMU, which serves 9p.
 
-    Anybody on the host could use those that a guest makes in a folder it may write. (virtiofsd has
-    an option, and refuses to start without what it wants to drop itself.) Empty where we have no
-    CAP_SETPCAP; a capability that we do not have needs no dropping.
+    Otherwise a guest could create devices and programs with capabilities in a writable folder, and
+    any user on the host could use them. virtiofsd needs no setpriv: it has its own option, and
+    does not start without the capabilities that it drops itself. The list is empty without
+    CAP_SETPCAP, or if the process has none of the capabilities.
     """
     able = re.search(r"^CapEff:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
     held = int(able[1], 16) if able else 0
@@ -429,13 +432,13 @@ def capabilities_to_drop(status: Path = Path("/proc/self/status")) -> list[str]:
 
 
 def _free(folder: Path) -> int:
-    """Free bytes in the file system of ``folder``, for ordinary users."""
+    """Return the free bytes in the file system of ``folder``, for ordinary users."""
     told = os.statvfs(folder)
     return told.f_bavail * told.f_frsize
 
 
 def _beginning(log: Path) -> str:
-    """At most 1 MiB of a file, as text: a guest can make QEMU and the daemons complain."""
+    """Return at most 1 MiB of a log as text: a guest can make QEMU and the daemons fill it."""
     with log.open("rb") as file:
         return file.read(1 << 20).decode(errors="replace")
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kernels that have a name: which packages of which Debian suites each stands for.
+"""The catalog of named kernels: the Debian suites and packages of each name.
 
-They are data: ``kernels.toml`` beside this file, and a file of the user's own of the same form
-(:func:`user_file`), which adds to them or replaces some.
+``kernels.toml`` in this folder describes the kernels. The user's file of the same format
+(:func:`user_file`) can add or replace kernels.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from retsnoop_py.vm.architecture import ARCHITECTURES, Architecture, host, quali
 __all__ = ["DEFAULT", "KnownKernel", "all_known", "catalog", "known", "read_catalog", "user_file"]
 
 DEFAULT = "6.12"
-#: What {flavour} stands for, by the end of a kernel's name; Debian's architecture goes behind.
+#: The text for {flavour}, by the suffix of a kernel's name; Debian's architecture follows it.
 _FLAVOURS = (("", "cloud-"), ("-full", ""))
 #: Names of kernels and suites become folders of the cache.
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
 
 
 class KnownKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A kernel with a name: where its packages are; ``kernels.toml`` tells what each field means.
+    """A named kernel and the location of its packages; ``kernels.toml`` explains the fields.
 
-    In what :func:`catalog` gives, ``image`` holds no ``{flavour}`` any more, and ``name`` begins
-    with the architecture (``arch``) where that is not the host's.
+    In the results of :func:`catalog`, ``image`` contains no ``{flavour}``. ``name`` begins with the
+    architecture (``arch``) if the host has another architecture.
     """
 
     suites: Annotated[tuple[_Name, ...], msgspec.Meta(min_length=1)]
@@ -49,14 +49,17 @@ class _File(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def user_file() -> Path:
-    """``$XDG_CONFIG_HOME/retsnoop-py/kernels.toml`` or that below ``~/.config``; need not exist."""
+    """Return ``$XDG_CONFIG_HOME/retsnoop-py/kernels.toml``, or the path below ``~/.config``.
+
+    The file need not exist.
+    """
     return package.user_file("kernels.toml")
 
 
 def read_catalog(text: str, source: str, arch: Architecture) -> dict[str, KnownKernel]:
-    """The kernels of ``arch`` that ``text`` describes, in its order, each with its flavours.
+    """Return the kernels of ``arch`` in ``text``, in the same order, each with its flavours.
 
-    Raises DataError, which names ``source``, for what is no TOML or does not make sense.
+    Raises DataError, which names ``source``, for invalid TOML or invalid values.
     """
     try:
         entries = msgspec.convert(tomllib.loads(text), _File).kernel
@@ -75,9 +78,9 @@ def read_catalog(text: str, source: str, arch: Architecture) -> dict[str, KnownK
 
 
 def catalog(arch: Architecture | None = None) -> dict[str, KnownKernel]:
-    """All kernels of ``arch`` that have a name, the user's own among them; the host's by default.
+    """Return all named kernels of ``arch`` (default: the host's), including the user's kernels.
 
-    Raises DataError if the user's file is unreadable or wrong.
+    Raises DataError if the user's file is unreadable or invalid.
     """
     arch = arch or host()
     own = user_file()
@@ -93,16 +96,16 @@ def catalog(arch: Architecture | None = None) -> dict[str, KnownKernel]:
 
 
 def all_known() -> dict[str, KnownKernel]:
-    """The kernels of all architectures, the host's first; see :func:`catalog`."""
+    """Return the kernels of all architectures, the host's first; see :func:`catalog`."""
     mine = host()
     others = [each for each in ARCHITECTURES.values() if each is not mine]
     return {name: one for arch in (mine, *others) for name, one in catalog(arch).items()}
 
 
 def known(name: str) -> KnownKernel:
-    """The kernel called ``name``, with or without its architecture before a slash.
+    """Return the kernel ``name``, which may start with its architecture and a slash.
 
-    Raises InputError for a name that is not known.
+    Raises InputError for an unknown name.
     """
     arch, plain = split(name)
     table = catalog(arch)
@@ -123,7 +126,7 @@ def _shipped(arch: Architecture) -> dict[str, KnownKernel]:
 
 
 def _check(where: str, entry: KnownKernel) -> None:
-    """Raise DataError for what has the right type and yet cannot be used."""
+    """Raise DataError for values of the right type that cannot be used."""
     if entry.name or entry.arch:
         raise DataError(f"{where}: the table's title is the name; remove the key 'name'", _hint())
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""One command running in a guest: the files it is described by, its output, its end."""
+"""One command that runs in a guest: its files, its output and its exit status."""
 
 from __future__ import annotations
 
@@ -24,15 +24,18 @@ Sink = Callable[[int, bytes], None]
 """Takes output as it comes: 1 and bytes of stdout, 2 and bytes of stderr."""
 
 _POLL_S = 0.02
-#: Bytes of output that are in memory at once while it is passed on.
+#: Largest part of a stream, in bytes, that is read and passed to a sink at once.
 _CHUNK = 1 << 20
-#: Bytes of a line on a channel, and of each stream of a command whose output is kept in memory.
+#: Maximum bytes of a line on a channel, and of each stream that is kept in memory.
 _MAX_LINE = 4096
 _MAX_OUTPUT = 256 << 20
 
 
 def job_script(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> bytes:
-    """The shell script that becomes the command: it leaves its pid, sets the scene and execs."""
+    """Return the shell script that becomes the command.
+
+    The script writes its PID to a file, sets the environment and the directory, and calls exec.
+    """
     lines = ['echo $$ >"$RSN_PID_FILE"', "unset RSN_PID_FILE OLDPWD"]
     lines += [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
     lines.append(f"cd {shlex.quote(str(cwd))} || exit 125")
@@ -42,11 +45,11 @@ def job_script(argv: Sequence[str], env: Mapping[str, str], cwd: Path) -> bytes:
 
 
 class JobFiles:
-    """The files of one command, which host and guest both write: script, input and output.
+    """The files of a command: script, input and output. Both host and guest write them.
 
-    The guest may put anything in their place. So the host goes by descriptors from the folder
-    ``jobs`` on, makes only what is not there and follows no link: a file of the host that a link
-    names is neither written nor read. Raises VmError where something else is in the way.
+    The guest can replace these files. Therefore the host opens them relative to the descriptor
+    ``jobs``, creates only new files and follows no links. A link in the guest cannot make the
+    host read or write another file. Raises VmError if a file was replaced or cannot be opened.
     """
 
     def __init__(self, jobs: int, name: str) -> None:
@@ -59,7 +62,7 @@ class JobFiles:
         weakref.finalize(self, os.close, self._folder)
 
     def write(self, name: str, data: bytes) -> None:
-        """Make the file ``name``, which must not exist."""
+        """Create the file ``name``, which must not exist, with ``data``."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:
             with os.fdopen(os.open(name, flags, 0o600, dir_fd=self._folder), "wb") as file:
@@ -68,7 +71,7 @@ class JobFiles:
             raise _meddled(name, error) from error
 
     def read(self, name: str, offset: int = 0, size: int = -1) -> bytes:
-        """At most ``size`` bytes of the file ``name`` from ``offset`` on; none if it is missing."""
+        """Return at most ``size`` bytes of ``name`` from ``offset``; b"" if the file is missing."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
         try:
             with os.fdopen(os.open(name, flags, dir_fd=self._folder), "rb") as file:
@@ -89,9 +92,10 @@ def _meddled(name: str, error: OSError) -> VmError:
 
 
 class Channel:
-    """Talks in lines over a socket and never blocks on reading.
+    """A line-based connection over a socket; reading never blocks.
 
-    A guest that is gone shows as silence; who waits for an answer asks whether it is alive.
+    The channel does not report that the guest has ended: no more lines arrive. A caller that
+    waits for a line must also check that the guest is alive.
     """
 
     def __init__(self, end: socket.socket) -> None:
@@ -104,7 +108,7 @@ class Channel:
             self._end.sendall(line.encode() + b"\n")
 
     def lines(self) -> list[str]:
-        """The complete lines that arrived since last asked. Raises VmError for an endless one."""
+        """Return the complete lines since the last call. Raises VmError for an overlong line."""
         with contextlib.suppress(BlockingIOError, ConnectionError):
             self._pending += self._end.recv(65536, socket.MSG_DONTWAIT)
         *done, self._pending = self._pending.split(b"\n")
@@ -114,7 +118,7 @@ class Channel:
 
 
 def release_told(line: str) -> str:
-    """The kernel's release in a guest's line ``ready RELEASE``. Raises VmError."""
+    """Return the kernel's release from a guest's line ``ready RELEASE``. Raises VmError."""
     found = re.fullmatch(r"ready ([\w.+~-]{1,64})", line)
     if not found:
         raise _unclear(line)
@@ -122,7 +126,7 @@ def release_told(line: str) -> str:
 
 
 def _status_told(line: str) -> int:
-    """The exit status in a guest's line ``exit ID STATUS``. Raises VmError."""
+    """Return the exit status from a guest's line ``exit ID STATUS``. Raises VmError."""
     found = re.fullmatch(r"exit \d{1,9} (\d{1,3})", line)
     if not found:
         raise _unclear(line)
@@ -134,38 +138,38 @@ def _unclear(line: str) -> VmError:
 
 
 class Guest(Protocol):
-    """What a command has to know of the machine it runs in."""
+    """The interface of a machine that a command uses."""
 
     @property
     def release(self) -> str:
-        """What ``uname -r`` says there."""
+        """The output of ``uname -r`` in the guest."""
         ...
 
     @property
     def console(self) -> str:
-        """What the guest's console has shown so far."""
+        """The text on the guest's console so far."""
         ...
 
     @property
     def signals(self) -> Channel:
-        """The channel that takes signals for commands."""
+        """The channel that sends signals to commands."""
         ...
 
     def alive(self) -> bool:
-        """Whether the guest is still there."""
+        """Return True if the guest still runs."""
         ...
 
     def crash(self, result: Result | None) -> KernelCrashed:
-        """The error that tells why the guest is gone, for raising."""
+        """Return an error that explains why the guest has ended; the caller raises it."""
         ...
 
     def release_lane(self, lane: Channel) -> None:
-        """Give back the lane of a command that has ended."""
+        """Return the lane of a command that has ended to the free lanes."""
         ...
 
 
 class Command:
-    """A command that was started in the guest; made by ``Machine.start``."""
+    """A command that runs in the guest; created by ``Machine.start``."""
 
     def __init__(
         self, machine: Guest, lane: Channel, number: int, files: JobFiles, argv: Sequence[str]
@@ -183,14 +187,14 @@ class Command:
         lane.say(f"run {number}")
 
     def send_signal(self, number: int, group: bool = True) -> None:
-        """Send a signal to the command's process group, as a terminal does, or to it alone."""
+        """Send a signal to the command's process group, as a terminal does, or to its process."""
         name = signal.Signals(number).name.removeprefix("SIG")
         self._machine.signals.say(f"{name} {self._number} {'group' if group else 'process'}")
 
     def output(self) -> tuple[bytes, bytes]:
-        """What the command has written so far: (stdout, stderr).
+        """Return the output of the command so far: (stdout, stderr).
 
-        Raises VmError for more than 256 MiB of one; pass such output to a sink.
+        Raises VmError if either stream exceeds 256 MiB; pass such output to a sink.
         """
         out, err = (self._files.read(name, 0, _MAX_OUTPUT + 1) for name in ("stdout", "stderr"))
         for name, data in (("standard output", out), ("standard error", err)):
@@ -199,11 +203,11 @@ class Command:
         return out, err
 
     def poll(self, sink: Sink | None = None) -> Result | None:
-        """The result if the command has ended, else None; passes new output to ``sink``.
+        """Pass new output to ``sink``; return the result if the command has ended, else None.
 
-        Who gives a sink, gives it each time. A call passes on at most 1 MiB of each stream; the
-        result comes with the last of them. Raises KernelCrashed if the guest went down under it,
-        VmError if it does not keep to the protocol.
+        A caller that passes a sink must pass it in each call. A call passes at most 1 MiB of each
+        stream; the call that passes the last output returns the result. Raises KernelCrashed if
+        the guest ended, VmError if the guest violates the protocol.
         """
         self._streams = self._streams or sink is not None
         if self._result is None:
@@ -217,10 +221,11 @@ class Command:
         return None if self._pump(sink) else self._result
 
     def wait(self, timeout: float | None = None, sink: Sink | None = None) -> Result:
-        """Wait for the end, at most ``timeout`` seconds; passes output to ``sink`` as it comes.
+        """Wait at most ``timeout`` seconds for the result; pass new output to ``sink``.
 
-        Raises VmTimeout after killing the command's process group, KernelCrashed if the guest
-        went down. Both carry what was written until then as ``result``.
+        The time counts from the start of the command. Raises VmTimeout after killing the command's
+        process group, KernelCrashed if the guest ended. Both errors contain the output so far as
+        ``result``.
         """
         limit = None if timeout is None else self.started + timeout
         while True:
@@ -254,7 +259,7 @@ class Command:
         return Result(self.argv, status, out, err, time.monotonic() - self.started)
 
     def _pump(self, sink: Sink | None) -> bool:
-        """Pass on the next part of each stream; whether there may be more by now."""
+        """Pass the next part of each stream to ``sink``; return True if more may be available."""
         self._has_more = False
         for stream, name in ((1, "stdout"), (2, "stderr")) if sink else ():
             new = self._files.read(name, self._seen[stream], _CHUNK)

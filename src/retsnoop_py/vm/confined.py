@@ -1,25 +1,27 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Run a program of the host's side of a guest, with as little of this machine as it needs.
+"""Run a host program that serves a guest, such as QEMU, with minimal access to the host.
 
-``python confined.py [OPTION...] VIEW [PROGRAM ARGUMENT...]``. In a mount namespace of its own all
-that is mounted is mounted once more at VIEW, an empty directory, and made read-only there, without
-devices and without the kernel's own file systems (proc, sysfs and the like, wherever they are
-mounted): whatever PROGRAM is made to do below VIEW, the kernel of this machine refuses to write.
-Without PROGRAM it only tries. An empty VIEW makes none. Ends with 125 and a line on stderr where
-that cannot be.
+``python confined.py [OPTION...] VIEW [PROGRAM ARGUMENT...]``. The script enters a new mount
+namespace. It binds all mounts of the host at the empty directory VIEW and makes them read-only.
+VIEW contains no devices and none of the kernel's own file systems (proc, sysfs and similar).
+Therefore the host's kernel rejects every write of PROGRAM below VIEW. Without PROGRAM, the script
+only tests the setup. With an empty VIEW, it makes no view. If the setup fails, the script prints a
+line on stderr and exits with status 125.
 
-``--owned DIR`` mounts DIR over itself so that files of its owner and group belong to root there,
-and files that root makes there belong to the owner. Nobody else can make files there. The file
-system has to support it (ID-mapped mounts, ext4 since Linux 5.12); else DIR is left as it is.
+``--owned DIR`` mounts DIR over itself with mapped IDs. In the new mount, files of DIR's owner and
+group appear to belong to root, and files that root makes belong to DIR's owner. No other user can
+make files there. The file system must support ID-mapped mounts (ext4: since Linux 5.12); otherwise
+the owners in DIR stay unchanged.
 
-``--root EXPORT`` makes VIEW the root directory of PROGRAM, and mounts the view once more at the
-directory EXPORT. PROGRAM gets a /dev with the files that ``--keep FILE`` names, and a /proc with
-itself alone; EXPORT has neither. ``--write DIR`` is a directory that it can write, mounted
-as by ``--owned``. If DIR does not belong to root and cannot be mounted so, PROGRAM is not started.
-``--no-setuid`` denies it to make set-user-ID and set-group-ID files. ``--file-limit BYTES`` is the
-size of the largest file that it can write.
+``--root EXPORT`` makes VIEW the root directory of PROGRAM, and mounts the view a second time at the
+directory EXPORT. PROGRAM has a /dev with the files of ``--keep FILE``, and a /proc with only its
+own process; EXPORT has neither. ``--write DIR`` names a directory that PROGRAM can write, mounted
+as by ``--owned``. If DIR belongs to another user than root and its file system does not support
+ID-mapped mounts, PROGRAM is not started. ``--no-setuid`` prevents PROGRAM from making set-user-ID
+and set-group-ID files. ``--file-limit BYTES`` is the maximum size of a file that PROGRAM writes.
 
-Runs as a program, on the standard library alone: the namespace must be that of one process.
+This module runs as a separate program, because the namespace must belong to a single process. It
+uses only the standard library.
 """
 
 from __future__ import annotations
@@ -38,9 +40,10 @@ from pathlib import Path
 __all__ = ["FAILED", "setuid_filter"]
 
 FAILED = 125
-#: What the guest has of its own. In some containers they are no file systems of the kernel.
+#: Directories that the guest does not share with the host. In some containers, they are not file
+#: systems of the kernel.
 _HIDDEN = ("proc", "sys", "dev")
-#: File systems that show the kernel and its processes, or devices.
+#: File systems that expose the kernel, its processes or devices.
 _KERNEL_FS = frozenset(
     {"autofs", "binder", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs"}
     | {"devpts", "devtmpfs", "efivarfs", "functionfs", "fusectl", "mqueue", "nfsd", "proc"}
@@ -51,8 +54,8 @@ _CLONE_NEWNS, _CLONE_NEWUSER = 0x20000, 0x10000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 0x1, 0x2, 0x4, 0x8
 _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x20, 0x1000, 0x4000, 0x40000
 _MNT_DETACH = 2
-#: mount_setattr(2) of Linux 5.12, the same number on all architectures but alpha. Its flags for
-#: read-only, nosuid and nodev are those of mount(2).
+#: mount_setattr(2) of Linux 5.12; the number is the same on all architectures except alpha. Its
+#: flags for read-only, nosuid and nodev equal the flags of mount(2).
 _SYS_MOUNT_SETATTR = 442
 _AT_FDCWD, _AT_RECURSIVE, _AT_EMPTY_PATH = -100, 0x8000, 0x1000
 #: open_tree(2) and move_mount(2) of Linux 5.2, and the flag for ID-mapped mounts of 5.12.
@@ -65,8 +68,8 @@ _KEPT = _MS_NOSUID | _MS_NODEV | _MS_NOEXEC
 _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _SECCOMP_MODE_FILTER = 22, 38, 2
 _RET_KILL_PROCESS, _RET_ERRNO, _RET_ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
 _SETUID_BITS = 0o6000
-#: AUDIT_ARCH_* of linux/audit.h. System calls that give a file its mode: their numbers, and which
-#: argument the mode is. A directory may have these bits: there they are no rights.
+#: AUDIT_ARCH_* of linux/audit.h, and the system calls that set a file's mode: each number with the
+#: index of the mode argument. Directories may have these bits, which grant no rights there.
 _FILTERS = {
     "x86_64": (
         0xC000003E,
@@ -74,7 +77,8 @@ _FILTERS = {
     ),
     "aarch64": (0xC00000B7, {33: 2, 52: 1, 53: 2, 56: 3, 452: 2}),
 }
-#: openat2(2) has its mode in memory, where no filter sees it; callers go back to openat(2).
+#: openat2(2) takes its mode from memory, which a filter cannot read. The filter returns ENOSYS, so
+#: callers fall back to openat(2).
 _SYS_OPENAT2 = 437
 _LOAD, _EQUALS, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 
@@ -92,16 +96,16 @@ def _mount(source: str | None, target: str, flags: int, kind: str | None = None)
 
 
 def make_view(view: str) -> None:
-    """Make ``view`` the read-only sight of everything, for this process and what it becomes.
+    """Mount the host's files read-only at ``view``, for this process and the program it executes.
 
-    Raises OSError. Mounts that are made on this machine later do not show in it.
+    Later mounts of the host do not appear in the view. Raises OSError.
     """
     _own_namespace()
     _mount("/", view, _MS_BIND | _MS_REC)
     for name in _HIDDEN:
         while _unmount(f"{view}/{name}"):
-            pass  # one may be mounted over another
-    # what lies under an unmounted one comes to light, so look again
+            pass  # several file systems may be mounted over each other
+    # an unmount can uncover another mount, so repeat the search
     while hidden := [place for place, kind in _mounts(view) if kind in _KERNEL_FS]:
         if not sum(_unmount(place) for place in reversed(hidden)):
             raise OSError(ctypes.get_errno(), "umount", hidden[-1])
@@ -111,7 +115,7 @@ def make_view(view: str) -> None:
 def _own_namespace() -> None:
     if _libc.unshare(_CLONE_NEWNS):
         raise OSError(ctypes.get_errno(), "unshare", "mount namespace")
-    # not a slave either: what is mounted later would arrive writable
+    # private, not slave: a slave would receive later mounts of the host, writable
     _mount("none", "/", _MS_REC | _MS_PRIVATE)
 
 
@@ -120,7 +124,7 @@ def _unmount(place: str) -> bool:
 
 
 def _mounts(top: str) -> Iterator[tuple[str, str]]:
-    """The place and the type of each file system at and below ``top``, the oldest first."""
+    """Yield the mount point and type of each file system at and below ``top``, oldest first."""
     for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
         fields = line.split(b" ")
         escaped = fields[4]
@@ -131,7 +135,7 @@ def _mounts(top: str) -> Iterator[tuple[str, str]]:
 
 
 def _restrict(top: str, flags: int) -> None:
-    """Add ``flags`` to all that is mounted at and below ``top``."""
+    """Add ``flags`` to all mounts at and below ``top``."""
     attributes = _MountAttr(flags)
     failed = _libc.syscall(
         ctypes.c_long(_SYS_MOUNT_SETATTR),
@@ -143,17 +147,18 @@ def _restrict(top: str, flags: int) -> None:
     )
     if failed and ctypes.get_errno() != errno.ENOSYS:
         raise OSError(ctypes.get_errno(), "mount_setattr", top)
-    if failed:  # before Linux 5.12; nobody else sees the time between
+    if failed:  # before Linux 5.12; no other process sees the intermediate state
         for place, _ in _mounts(top):
             kept = os.statvfs(place).f_flag & _KEPT
             _mount(None, place, kept | _MS_REMOUNT | _MS_BIND | flags)
 
 
 def mount_owned(path: str, target: str) -> bool:
-    """Mount ``path`` at ``target``, with the files of its owner and group as root's there.
+    """Mount ``path`` at ``target``, where files of its owner and group appear to belong to root.
 
-    A folder of root, and one whose file system cannot do that, is mounted as it is. Return whether
-    files that root makes there belong to the folder's owner. Raises OSError.
+    If the folder belongs to root, or its file system does not support ID-mapped mounts, the folder
+    is mounted without mapping. Return True if files that root makes in ``target`` belong to the
+    folder's owner. Raises OSError.
     """
     status = Path(path).stat()
     if status.st_uid and _mount_mapped(path, target, status.st_uid, status.st_gid):
@@ -165,8 +170,8 @@ def mount_owned(path: str, target: str) -> bool:
 def _own(path: str) -> None:
     """Mount ``path`` over itself by :func:`mount_owned`. Raises OSError.
 
-    In a root directory that is no mount point this would be seen outside: the folder stays as it
-    is, which standard error says.
+    If the root directory is not a mount point, the namespace cannot be made private, and other
+    processes would see the new mount. Then the folder stays unchanged, and stderr reports it.
     """
     try:
         _own_namespace()
@@ -209,7 +214,10 @@ def _mount_mapped(path: str, target: str, uid: int, gid: int) -> bool:
 
 
 def _user_namespace(uid: int, gid: int) -> int:
-    """A descriptor of a user namespace: ``uid`` and ``gid`` there are root here. Raises OSError."""
+    """Return the descriptor of a user namespace that maps ``uid`` and ``gid`` to root.
+
+    Raises OSError.
+    """
     read, write = os.pipe()
     child = os.fork()
     if not child:
@@ -231,8 +239,8 @@ def _user_namespace(uid: int, gid: int) -> int:
 
 
 def make_root(view: str, export: str, writable: list[str], kept: list[str]) -> None:
-    """Make ``view`` the root directory, with what a program needs beside files. Raises OSError."""
-    # first: the guest must not see what is added to the root directory alone
+    """Make ``view`` the root directory, and add /dev, /proc and ``writable``. Raises OSError."""
+    # mount the export first: the guest must not see the later additions to the root directory
     _mount(view, view + export, _MS_BIND | _MS_REC)
     for name in ("dev", "proc"):
         _mount("none", f"{view}/{name}", _MS_NOSUID | _MS_NOEXEC, "tmpfs")
@@ -240,7 +248,7 @@ def make_root(view: str, export: str, writable: list[str], kept: list[str]) -> N
         Path(view + path).parent.mkdir(parents=True, exist_ok=True)
         Path(view + path).touch()
         _mount(path, view + path, _MS_BIND)
-    # QEMU changes modes by way of /proc/self/fd
+    # QEMU changes modes through /proc/self/fd
     Path(f"{view}/proc/self").mkdir()
     _mount(f"/proc/{os.getpid()}", f"{view}/proc/self", _MS_BIND)
     for path in writable:
@@ -253,15 +261,15 @@ def make_root(view: str, export: str, writable: list[str], kept: list[str]) -> N
 
 
 def setuid_filter(machine: str) -> bytes:
-    """A filter as an array of struct sock_filter; empty for machines without one here.
+    """Return a seccomp filter as an array of struct sock_filter; b"" for other machines.
 
-    EPERM for a system call that gives a file a set-user-ID or set-group-ID bit.
+    A system call that sets a set-user-ID or set-group-ID bit fails with EPERM.
     """
     if machine not in _FILTERS:
         return b""
     audit, modes = _FILTERS[machine]
     denied, allowed = (_RETURN, 0, 0, _RET_ERRNO | errno.EPERM), (_RETURN, 0, 0, _RET_ALLOW)
-    # struct seccomp_data: the number at offset 0, the architecture at 4, the arguments from 16 on
+    # struct seccomp_data: the number at offset 0, the architecture at 4, the arguments from 16
     steps = [(_LOAD, 0, 0, 4), (_EQUALS, 1, 0, audit), (_RETURN, 0, 0, _RET_KILL_PROCESS)]
     steps += [(_LOAD, 0, 0, 0), (_EQUALS, 0, 1, _SYS_OPENAT2)]
     steps += [(_RETURN, 0, 0, _RET_ERRNO | errno.ENOSYS)]
@@ -272,7 +280,7 @@ def setuid_filter(machine: str) -> bytes:
 
 
 def deny_setuid() -> None:
-    """Load the filter, for this process and what it becomes. Raises OSError."""
+    """Load the filter for this process and the program it executes. Raises OSError."""
     code = setuid_filter(os.uname().machine)
     if not code:
         return
@@ -281,20 +289,20 @@ def deny_setuid() -> None:
     words = (_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.c_char_p(program), 0, 0)
     if not _libc.prctl(*words):
         return
-    # without CAP_SYS_ADMIN
+    # without CAP_SYS_ADMIN, a filter requires no_new_privs
     _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    if _libc.prctl(*words) and ctypes.get_errno() != errno.EINVAL:  # EINVAL: it has no filters
+    if _libc.prctl(*words) and ctypes.get_errno() != errno.EINVAL:  # EINVAL: no filters
         raise OSError(ctypes.get_errno(), "seccomp", "the filter of modes")
 
 
 def _limit_files(size: int) -> None:
-    # the signal would end the program; ignored, the write fails with EFBIG
+    # SIGXFSZ would end the program; if it is ignored, the write fails with EFBIG
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
 def main(*argv: str) -> int:
-    """Do what the options say and become the program; the exit status otherwise."""
+    """Apply the options and execute the program; return a status only if no program runs."""
     names = ("--root", "--write", "--keep", "--owned", "--file-limit")
     values: dict[str, list[str]] = {name: [] for name in names}
     words = list(argv)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a guest writes to its serial console, kept within limits while it runs."""
+"""A bounded copy of the text that a guest writes to its serial console."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import threading
 
 __all__ = ["Console"]
 
-#: Bytes of the beginning that are kept, and of the end: a boot has about 40 kB.
+#: Bytes kept of the beginning and of the end; a boot writes about 40 kB.
 _HEAD = 1 << 20
 _TAIL = 1 << 20
 _CHUNK = 65536
@@ -16,10 +16,10 @@ _PATIENCE_S = 2.0
 
 
 class Console:
-    """Reads a socket in a thread until its other end is closed.
+    """A thread that reads a socket until the other end is closed.
 
-    Of a guest that writes more than 2 MiB the middle is dropped: why it did not boot is at the
-    beginning, why it crashed is at the end.
+    If a guest writes more than 2 MiB, the middle is dropped: the beginning shows why a boot
+    failed, the end shows why a guest crashed.
     """
 
     def __init__(self) -> None:
@@ -31,16 +31,16 @@ class Console:
         self._thread = threading.Thread(target=self._read, name="console", daemon=True)
 
     def start(self) -> None:
-        """Read from now on; the end that was given to QEMU is closed here."""
+        """Start to read, and close this process's copy of QEMU's end."""
         self._theirs.close()
         self._thread.start()
 
     def fileno(self) -> int:
-        """The descriptor of QEMU's end, until :meth:`start`."""
+        """Return the descriptor of QEMU's end; valid until :meth:`start`."""
         return self._theirs.fileno()
 
     def text(self, *, is_over: bool = False) -> str:
-        """All that is kept, as text. ``is_over``: QEMU has ended, so wait for the rest."""
+        """Return the kept text. ``is_over``: QEMU has ended, so wait for the rest."""
         if is_over and self._thread.is_alive():
             self._thread.join(_PATIENCE_S)
         with self._lock:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Packages of any Debian suite, through the mirror this machine's apt already uses.
+"""Packages of any Debian suite, from the mirror that this machine's apt uses.
 
-An :class:`AptRoot` is a private apt: its own lists, caches, status file and sources, below the
-user's cache directory. Nothing is installed and the machine's own apt stays as it is. Only the
-standard library is needed, so that ``build.py`` can use this before anything is installed.
+An :class:`AptRoot` is a private apt below the user's cache directory, with its own lists, caches,
+status file and sources. It installs no packages and does not change the machine's own apt. This
+module needs only the standard library: ``build.py`` uses it before dependencies are installed.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ LISTS_FRESH_S = 6 * 3600
 """Lists younger than this are not refreshed unless asked for."""
 
 _TICK_S = 0.1
-#: Lines that are shown of what a program says that fails.
+#: Maximum lines of a failed program's output in an error message.
 _WORDS_SHOWN = 4
-#: Into the empty system that the private status file describes.
+#: The command installs into the empty system that the private status file describes.
 _INSTALL = ("apt-get", "-qq", "-y", "--no-install-recommends", "install")
 
 _DEBIAN_SUITES = re.compile(
@@ -68,7 +68,7 @@ _NO_MIRROR_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """One apt source: where it is, which suites it was configured for, and how it is trusted."""
+    """One apt source: its URI, its configured suites and components, and how apt verifies it."""
 
     uri: str
     suites: tuple[str, ...]
@@ -78,12 +78,12 @@ class Mirror:
 
 
 def cache_root() -> Path:
-    """Where kernels, packages and sources are kept: see :func:`cache_folder`."""
+    """Return the folder for kernels, packages and sources: see :func:`cache_folder`."""
     return cache_folder()
 
 
 def parse_deb822(text: str) -> list[Mirror]:
-    """The enabled ``deb`` and ``deb-src`` entries of a ``.sources`` file."""
+    """Return the enabled ``deb`` and ``deb-src`` entries of a ``.sources`` file."""
     mirrors = []
     for stanza in re.split(r"\n[ \t]*\n", text):
         fields: dict[str, str] = {}
@@ -114,7 +114,7 @@ def parse_deb822(text: str) -> list[Mirror]:
 
 
 def parse_one_line(text: str) -> list[Mirror]:
-    """The ``deb`` and ``deb-src`` lines of a ``sources.list`` file."""
+    """Return the ``deb`` and ``deb-src`` entries of a ``sources.list`` file."""
     mirrors = []
     for line in text.splitlines():
         found = re.match(r"\s*deb(?:-src)?\s+(?:\[(.*?)\]\s+)?(\S+)\s+(\S+)\s*([^#]*)", line)
@@ -135,9 +135,9 @@ def parse_one_line(text: str) -> list[Mirror]:
 
 
 def find_mirror(etc: Path = Path("/etc/apt")) -> Mirror:
-    """The Debian mirror that the apt configuration below ``etc`` names.
+    """Return the Debian mirror in the apt configuration below ``etc``.
 
-    Raises UnavailableError where there is none, as on other distributions.
+    Raises UnavailableError without a Debian mirror, for example on other distributions.
     """
     entries: list[Mirror] = []
     files = [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]
@@ -147,8 +147,8 @@ def find_mirror(etc: Path = Path("/etc/apt")) -> Mirror:
         elif file.suffix == ".list" and file.is_file():
             entries += parse_one_line(file.read_text(errors="replace"))
     for entry in entries:
-        # security and backports archives hold a part only; third parties reuse suite names,
-        # but Debian's own archive is the one with the plain suite and the component main
+        # security and backports archives contain only some packages, and third parties reuse
+        # suite names; Debian's main archive has the plain suite name and the component main
         if "main" not in entry.components or "security" in entry.uri:
             continue
         if any(_DEBIAN_SUITES.fullmatch(suite.rstrip("/")) for suite in entry.suites):
@@ -160,25 +160,26 @@ class AptRoot:
     """A private apt for one suite.
 
     ``cache`` is the cache root (default: :func:`cache_root`), ``arch`` the Debian architecture
-    of the packages. Raises UnavailableError where apt or a Debian mirror is missing, or where a
-    transfer fails; the message carries apt's own words.
+    of the packages. Raises UnavailableError if apt or a Debian mirror is missing, or if a transfer
+    fails; the message contains apt's output.
     """
 
     def __init__(self, suite: str, cache: Path | None = None, arch: str = "amd64") -> None:
         self.suite = suite
         self.arch = arch
-        # lists of two architectures would take turns in one folder
+        # in one folder, the lists of two architectures would replace each other
         folder = suite if arch == "amd64" else f"{suite}-{arch}"
         self.root = (cache or _cache_of_apt()) / "apt" / folder
 
     def update(self, force: bool = False) -> None:
-        """Refresh the package lists, if they are older than :data:`LISTS_FRESH_S` or on demand."""
+        """Refresh package lists that are older than :data:`LISTS_FRESH_S`; with ``force``, all."""
         self._update("deb", force)
 
     def newest(self, pattern: str) -> tuple[str, str] | None:
-        """``(package, version)`` of the highest version among packages whose whole name matches.
+        """Return ``(package, version)`` of the highest version of all matching packages.
 
-        ``pattern`` is a Python regular expression. None if nothing matches.
+        ``pattern`` is a Python regular expression for the whole package name. Return None if no
+        package matches.
         """
         self.update()
         names = self._run("deb", ["apt-cache", "pkgnames"]).split()
@@ -193,20 +194,20 @@ class AptRoot:
         return max(found, key=lambda each: rank(each[1]), default=None)
 
     def size(self, package: str) -> int:
-        """Bytes of the file of ``package`` (or ``package=version``); 0 if the lists do not tell."""
+        """Return the bytes of the .deb of ``package`` (or ``package=version``); 0 if unknown."""
         found = re.search(r"^Size: (\d+)$", self._shown(package), re.MULTILINE)
         return int(found[1]) if found else 0
 
     def download(
         self, package: str, dest: Path, watch: Callable[[int], None] | None = None
     ) -> Path:
-        """Fetch ``package`` (or ``package=version``) into directory ``dest``; the .deb's path.
+        """Fetch ``package`` (or ``package=version``) into ``dest``; return the path of the .deb.
 
-        ``watch`` is told some times a second how many bytes are there.
+        ``watch`` is called several times a second with the number of bytes so far.
         """
         self.update()
         path = self._fetch("deb", ["apt-get", "download", package], dest, "*.deb", watch)[0]
-        # apt's user could write to the folder until now
+        # until now, apt's user could write to the folder
         wanted = re.search(r"^SHA256: (\w+)$", self._shown(package), re.MULTILINE)
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -219,9 +220,9 @@ class AptRoot:
         return self._run("deb", ["apt-cache", "show", "--no-all-versions", package])
 
     def resolve(self, packages: Sequence[str]) -> dict[str, tuple[str, int]]:
-        """What an empty system needs for ``packages``: name of each, its version, bytes to fetch.
+        """Return ``packages`` and their dependencies: name to version and bytes to fetch.
 
-        Not what they recommend.
+        Recommended packages are not included.
         """
         self.update()
         told = self._run("deb", [*_INSTALL, "--print-uris", *packages])
@@ -231,7 +232,10 @@ class AptRoot:
     def download_all(
         self, packages: Sequence[str], dest: Path, watch: Callable[[int], None] | None = None
     ) -> list[Path]:
-        """Fetch ``packages`` and all they need into ``dest``; see :meth:`resolve`."""
+        """Fetch ``packages`` and their dependencies into ``dest``; see :meth:`resolve`.
+
+        Return the paths of all .deb files in ``dest``.
+        """
         self.update()
         dest.mkdir(parents=True, exist_ok=True)
         with self._staging("deb") as staging:
@@ -242,7 +246,7 @@ class AptRoot:
                         sum(each.stat().st_size for each in staging.rglob("*.deb") if each.exists())
                     )
 
-            # apt checks each file in a folder of its user, and moves it to one of root's
+            # apt checks each file in a folder of its own user, then moves it to a folder of root
             (staging / "archives" / "partial").mkdir(parents=True)
             staging.chmod(0o755)
             os.chown(staging, os.geteuid(), os.getegid())
@@ -254,10 +258,10 @@ class AptRoot:
         return sorted(dest.glob("*.deb"))
 
     def source(self, package: str, dest: Path) -> list[Path]:
-        """Fetch the authors' tarballs of a source package into directory ``dest``; their paths.
+        """Fetch the upstream tarballs of a source package into ``dest``; return their paths.
 
-        Not Debian's changes and their description: each point release has others, which a mirror
-        may not have yet that tells of them, and the tarball stays.
+        Debian's patches and the .dsc file are not fetched. They change with each point release, and
+        a mirror may list new files that it does not have yet. The tarball does not change.
         """
         self._update("deb-src", force=False)
         argv = ["apt-get", "source", "--download-only", "--tar-only", package]
@@ -271,7 +275,7 @@ class AptRoot:
         pattern: str,
         watch: Callable[[int], None] | None = None,
     ) -> list[Path]:
-        """Run ``argv`` in an empty directory of apt's user and move what it leaves to ``dest``."""
+        """Run ``argv`` in an empty directory of apt's user; move the new files to ``dest``."""
         dest.mkdir(parents=True, exist_ok=True)
         with self._staging(kind) as staging:
 
@@ -287,7 +291,7 @@ class AptRoot:
 
     @contextlib.contextmanager
     def _staging(self, kind: str) -> Iterator[Path]:
-        """A new folder that apt's user can write, removed at the end."""
+        """Yield a new folder that apt's user can write; remove the folder at the end."""
         staging = Path(tempfile.mkdtemp(prefix="partial-", dir=self.root / kind))
         try:
             if os.geteuid() == 0:
@@ -305,10 +309,10 @@ class AptRoot:
                 if not force and time.time() - stamp.stat().st_mtime < LISTS_FRESH_S:
                     return
             self._write_config(kind)
-            # without Error-Mode apt-get update ends with 0 although a list could not be had
+            # without Error-Mode, apt-get update returns 0 although a list could not be fetched
             try:
                 self._run(kind, ["apt-get", "update", "-o", "APT::Update::Error-Mode=any"])
-            except OutputError:  # lists that are cut are of no use to the next run
+            except OutputError:  # the next run cannot use truncated lists
                 shutil.rmtree(home, ignore_errors=True)
                 raise
             stamp.touch()
@@ -335,7 +339,7 @@ class AptRoot:
         tick: Callable[[], None] | None = None,
     ) -> str:
         home = self.root / kind
-        # /tmp may be one that cannot be written
+        # /tmp may not be writable
         (home / "tmp").mkdir(parents=True, exist_ok=True)
         if os.geteuid() == 0:
             shutil.chown(home / "tmp", sandbox_user())
@@ -358,9 +362,10 @@ class AptRoot:
 def failed(
     what: str, words: str, kind: type[RetsnoopError], hint: str | None = None
 ) -> RetsnoopError:
-    """The error of a program that wrote to the cache and ended with ``words``: the first of them.
+    """Return the error for a program that wrote to the cache and failed with the output ``words``.
 
-    Of type ``kind``, with ``hint``; OutputError where the disk is full.
+    The error has the type ``kind``, the first lines of ``words`` and ``hint``. If the disk is full,
+    return an OutputError.
     """
     if any(os.strerror(number) in words for number in (errno.ENOSPC, errno.EDQUOT)):
         return _no_room(what)
@@ -372,7 +377,10 @@ def failed(
 
 @contextlib.contextmanager
 def room_told(what: str) -> Iterator[None]:
-    """Raises OutputError where ``what`` in the block finds the cache full or not to be written."""
+    """Raise OutputError if the block fails because the cache is full or not writable.
+
+    ``what`` starts the message.
+    """
     try:
         yield
     except OSError as error:
@@ -405,10 +413,10 @@ def run_tool(
     cwd: Path | None = None,
     tick: Callable[[], None] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end, calling ``tick`` some times a second meanwhile.
+    """Run a program and return its result; call ``tick`` several times a second meanwhile.
 
-    What interrupts us, such as a signal whose handler raises, ends it and all that it started.
-    Ctrl-C at the terminal reaches us alone.
+    An exception in this thread, for example from a signal handler, kills the program's process
+    group. The program runs in its own session, so Ctrl-C at the terminal does not reach it.
     """
     process: subprocess.Popen[str] | None = None
     try:
@@ -441,9 +449,10 @@ def run_tool(
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Signals whose handlers may raise wait for the end of the block.
+    """Delay signals with Python handlers until the end of the block.
 
-    A process is there before Popen() is done, and one raised in between would leave it behind.
+    Popen() starts a process before it returns. A handler that raises in between would leave the
+    process running.
     """
     noted: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -464,7 +473,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def sandbox_user() -> str:
-    """The user that root's apt downloads as: ``_apt`` if there is one, else ``root``."""
+    """Return the user of root's apt for downloads: ``_apt`` if it exists, else ``root``."""
     try:
         pwd.getpwnam("_apt")
     except KeyError:
@@ -473,7 +482,10 @@ def sandbox_user() -> str:
 
 
 def _cache_of_apt() -> Path:
-    """The cache root; for root a folder that apt's user can enter, unless the caller chose one."""
+    """Return the cache root; for root, a folder that apt's user can enter.
+
+    XDG_CACHE_HOME overrides this choice.
+    """
     base = cache_root()
     if sandbox_user() == "root" or os.environ.get("XDG_CACHE_HOME") or _is_open(base):
         return base
@@ -481,13 +493,16 @@ def _cache_of_apt() -> Path:
 
 
 def _is_open(folder: Path) -> bool:
-    """Whether every user can enter ``folder``, as far as it exists."""
+    """Return True if every user can enter all existing parts of the path ``folder``."""
     above = (folder, *folder.parents)
     return all(one.stat().st_mode & stat.S_IXOTH for one in above if one.exists())
 
 
 def _taken(file: Path, target: Path) -> Path:
-    """Move a file that apt's user made, which is ours then. Raises UnavailableError."""
+    """Move a file of apt's user to ``target`` and return its path; root becomes its owner.
+
+    Raises UnavailableError if the file is not a regular file.
+    """
     if not stat.S_ISREG(file.lstat().st_mode):
         raise UnavailableError(f"apt left {file.name}, which is not a file")
     path = Path(shutil.move(file, target))
@@ -498,7 +513,7 @@ def _taken(file: Path, target: Path) -> Path:
 
 
 def _machine_acquire() -> list[str]:
-    """The machine's own Acquire:: settings: proxies, certificates, validity checks."""
+    """Return the machine's own Acquire:: settings: proxies, certificates, validity checks."""
     try:
         done = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
@@ -509,7 +524,7 @@ def _machine_acquire() -> list[str]:
 
 
 def _config(home: Path, arch: str, acquire: list[str]) -> str:
-    """The text of a private apt.conf; hooks of the machine's configuration are not taken along."""
+    """Return the text of a private apt.conf, without the hooks of the machine's configuration."""
     settings = {
         "Dir::State": home,
         "Dir::State::lists": home / "lists",
@@ -523,7 +538,7 @@ def _config(home: Path, arch: str, acquire: list[str]) -> str:
         "Dir::Etc::parts": home / "etc" / "empty",
         "Dir::Etc::main": "/dev/null",
         "APT::Architecture": arch,
-        # apt itself uses root, with a warning, where this user cannot enter the folders
+        # if this user cannot enter the folders, apt warns and uses root
         "APT::Sandbox::User": sandbox_user(),
         "Acquire::Languages": "none",
         "Acquire::Retries": 3,
@@ -534,7 +549,7 @@ def _config(home: Path, arch: str, acquire: list[str]) -> str:
 
 
 def _compare(left: str, right: str) -> int:
-    """Debian's version order: -1, 0 or 1."""
+    """Compare two versions in Debian's order: return -1, 0 or 1."""
     if left == right:
         return 0
     argv = ["dpkg", "--compare-versions", left, "lt", right]

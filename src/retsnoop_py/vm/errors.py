@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""How a run in a VM can end: with the command's own exit status, and in other ways.
+"""The results of a run in a VM: the command's own exit status, or an error of the VM.
 
 ::
 
@@ -9,7 +9,7 @@
         ├── KernelCrashed   122   the guest kernel panicked or oopsed while the command ran
         └── VmTimeout       124   the time ran out, as with timeout(1)
 
-A command may end with one of these by itself; the message on stderr tells the difference.
+A command may also return these statuses itself; the message on stderr distinguishes the two cases.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ TIMED_OUT = 124
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a command ended. ``status`` is its own, 128+N after signal N; ``seconds`` wall time.
+    """The exit status and output of a command.
 
-    Output that was passed to a sink as it came is not kept here.
+    ``status`` is the command's exit status, or 128+N after signal N. ``seconds`` is the wall time.
+    Output that was passed to a sink is not kept here.
     """
 
     argv: tuple[str, ...]
@@ -64,10 +65,10 @@ class Result:
 
 
 class VmError(RetsnoopError):
-    """The VM, not the command in it, is why this ended.
+    """A failure of the VM, not of the command in the VM.
 
-    ``console`` is what the guest kernel wrote so far; ``result`` what the command had written
-    until then, if one was running.
+    ``console`` is the text on the guest's console so far. ``result`` contains the output of the
+    command until the failure, if a command was running.
     """
 
     def __init__(
@@ -89,18 +90,18 @@ class BootFailed(VmError):
 
 
 class KernelCrashed(VmError):
-    """The guest kernel panicked, oopsed, or QEMU ended under it."""
+    """The guest kernel panicked or oopsed, or QEMU ended."""
 
     exit_status = CRASHED
 
 
 class VmTimeout(VmError):
-    """The command did not end in the time it was given."""
+    """The command did not end within its time limit."""
 
     exit_status = TIMED_OUT
 
 
-# --- what a guest kernel wrote: why it died, what else is wrong ---------------------------------
+# --- kernel messages of a guest: the crash, other problems -------------------------------------
 
 _CRASH = re.compile(
     r"Kernel panic - not syncing.*|Oops: .*|BUG: .*|kernel BUG at .*|general protection fault.*"
@@ -113,26 +114,26 @@ _PROBLEM = re.compile(
 
 
 def crash_reason(text: str) -> str | None:
-    """The first line of a kernel log or console that tells of the kernel's end, if there is one."""
+    """Return the first line of a kernel log or console that reports a crash, or None."""
     found = _CRASH.search(text)
     return found[0].strip() if found else None
 
 
 def kernel_problems(text: str) -> list[str]:
-    """The lines of a kernel log or console that tell of a bug in the kernel, without time stamps.
+    """Return the lines of a kernel log or console that report a kernel bug, without time stamps.
 
-    Warnings, oopses, stalls, hung tasks; not what a kernel says about odd hardware.
+    These are warnings, oopses, stalls and hung tasks. Messages about odd hardware are skipped.
     """
     found = (_PROBLEM.search(line) for line in text.splitlines())
     return [match[0].strip() for match in found if match]
 
 
 def own_complaint(text: str) -> str | None:
-    """What the guest's own scripts could not do, if they said so."""
+    """Return the last "cannot ..." message of the guest's own scripts, or None."""
     found = re.findall(r"retsnoop-vm: (cannot .*)", text)
     return found[-1].strip() if found else None
 
 
 def tail(text: str, lines: int = 15) -> str:
-    """The last ``lines`` lines of ``text``."""
+    """Return the last ``lines`` lines of ``text``."""
     return "\n".join(text.rstrip().splitlines()[-lines:])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The folder of a guest in the host's /tmp, which the guest and other users may try to spoil."""
+"""The folder of a guest in the host's /tmp, safe against the guest and other users."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 def make_folder() -> Path:
-    """A new folder that only this user can open. Raises OutputError."""
+    """Return a new folder that only this user can open. Raises OutputError."""
     try:
         _sweep(Path(tempfile.gettempdir()))
         return Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
@@ -33,9 +33,9 @@ def make_folder() -> Path:
 
 
 def _sweep(base: Path, age: float = 60.0) -> None:
-    """Remove this user's folders that killed runs left in ``base``, older than ``age`` seconds."""
+    """Remove this user's folders of killed runs from ``base``, if older than ``age`` seconds."""
     for folder in base.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):  # gone by now, or in use
+        with contextlib.suppress(OSError):  # removed meanwhile, or in use
             handle = os.open(folder, _DIRECTORY)
             try:
                 status = os.fstat(handle)
@@ -48,10 +48,10 @@ def _sweep(base: Path, age: float = 60.0) -> None:
 
 
 def remove_tree(folder: Path) -> None:
-    """Remove ``folder`` with all that is in it, whatever its depth; leave what cannot be removed.
+    """Remove ``folder`` and its contents at any depth; keep files that cannot be removed.
 
     A guest can nest folders deeper than Python can recurse, and deeper than a path or the number
-    of open files allows. So folders inside are moved up to the top, one level after the other.
+    of open files allows. Therefore inner folders are moved to the top, one level at a time.
     Links are not followed.
     """
     with contextlib.suppress(OSError):
@@ -78,7 +78,7 @@ def _empty(top: int) -> None:
                 os.fchmod(inside, 0o700)
                 for each in os.listdir(inside):  # noqa: PTH208 - of a descriptor
                     if not _remove(inside, each):
-                        # a name that the guest cannot have taken
+                        # a random name, which the guest cannot have used
                         aside = secrets.token_hex(16)
                         os.rename(each, aside, src_dir_fd=inside, dst_dir_fd=top)
             except OSError:
@@ -90,7 +90,7 @@ def _empty(top: int) -> None:
 
 
 def _remove(folder: int, name: str) -> bool:
-    """Remove a file or an empty folder; whether it is gone."""
+    """Remove a file or an empty folder; return True if it no longer exists."""
     try:
         if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             os.rmdir(name, dir_fd=folder)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Runs in a guest: ``python -m retsnoop_py.vm.guest_pty SIZES CMD...``, a command on a terminal.
 
-Standard input is what is typed, standard output what the terminal shows. SIZES is a file with the
-numbers of rows and columns; it is read at the start and at each SIGWINCH. The exit status is CMD's,
-128+N if signal N ended it.
+Standard input is the terminal's input, standard output its output. SIZES is a file with the numbers
+of rows and columns; it is read at the start and at each SIGWINCH. The exit status is the status of
+CMD, or 128+N if signal N ended CMD.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ _END_OF_FILE = b"\x04"
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command in ``words`` behind the file of the terminal's size; its exit status."""
+    """Run a command on a terminal; return the command's exit status.
+
+    ``words`` are the file with the terminal's size, then the command.
+    """
     sizes, *command = words
     pid, terminal = pty.fork()
     if pid == 0:
@@ -41,7 +44,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def _resize(terminal: int, sizes: str) -> None:
-    """Give the terminal the size that the file has; leave it as it is without one."""
+    """Set the terminal's size from the file; without a valid file, keep the current size."""
     try:
         rows, columns = map(int, Path(sizes).read_text(encoding="ascii").split())
         set_size(terminal, rows, columns)
@@ -50,14 +53,14 @@ def _resize(terminal: int, sizes: str) -> None:
 
 
 def _copy(terminal: int) -> None:
-    """Pass input and output on until the terminal's last user is gone."""
+    """Copy input and output until no process has the terminal open."""
     inputs = [0, terminal]
     while True:
         ready, _, _ = select.select(inputs, [], [])
         if terminal in ready:
             try:
                 shown = os.read(terminal, _CHUNK)
-            except OSError:  # EIO: nobody has it open
+            except OSError:  # EIO: no process has the terminal open
                 return
             if not shown:
                 return

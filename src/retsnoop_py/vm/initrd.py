@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The initial RAM disk: a static busybox, one script and the few modules the boot needs.
 
-No udev and no initramfs generator: that is what keeps a boot under emulation at four seconds.
+It contains neither udev nor an initramfs generator, so a boot under emulation takes four seconds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def module_name(file: str) -> str | None:
 
 
 def read_module(path: Path) -> bytes:
-    """The ELF file, decompressed. Raises DataError or UnavailableError where that cannot be."""
+    """Return the decompressed ELF file. Raises DataError or UnavailableError on failure."""
     data = path.read_bytes()
     try:
         if path.suffix == ".xz":
@@ -49,16 +49,16 @@ def read_module(path: Path) -> bytes:
 
 
 def modinfo(data: bytes, key: str) -> list[str]:
-    """The values of ``key`` among the NUL-terminated ``key=value`` strings of ``.modinfo``."""
+    """Return the values of ``key`` in the NUL-terminated ``key=value`` strings of ``.modinfo``."""
     values = re.findall(rb"\0" + key.encode() + rb"=([^\0]*)(?=\0)", data)
     return [value.decode(errors="replace") for value in values]
 
 
 def dependency_order(wanted: Iterable[str], depends: dict[str, list[str]]) -> list[str]:
-    """``wanted`` and all they need, each once and after what it needs.
+    """Return ``wanted`` and all dependencies, each module once and after its dependencies.
 
-    ``depends`` maps every loadable module to its direct needs; names missing there are built in
-    and need no loading.
+    ``depends`` maps each loadable module to its direct dependencies. Other names are built in and
+    need no loading.
     """
     order: list[str] = []
 
@@ -89,11 +89,11 @@ class ModuleTree:
         self.builtin = {name for name in map(module_name, lines) if name}
 
     def has(self, name: str) -> bool:
-        """Whether the kernel has ``name``, built in or as a module."""
+        """Return True if the kernel has ``name``, built in or as a module."""
         return name in self.files or name in self.builtin
 
     def depends(self, wanted: Iterable[str]) -> dict[str, list[str]]:
-        """The direct needs of ``wanted`` and of everything they lead to."""
+        """Return the direct dependencies of ``wanted`` and of each of their dependencies."""
         found: dict[str, list[str]] = {}
         queue = [name for name in wanted if name in self.files]
         while queue:
@@ -106,7 +106,7 @@ class ModuleTree:
         return found
 
     def load_order(self, wanted: Iterable[str]) -> list[tuple[str, bytes]]:
-        """``(name, ELF bytes)`` of the modules to insert for ``wanted``, in that order."""
+        """Return ``(name, ELF bytes)`` of the modules to insert for ``wanted``, in load order."""
         names = list(wanted)
         order = dependency_order(names, self.depends(names))
         return [(name, read_module(self.files[name])) for name in order]
@@ -185,7 +185,7 @@ class Cpio:
         self.add(name, data, _PROGRAM if program else _FILE)
 
     def finish(self) -> bytes:
-        """The archive's bytes, closed by its trailer."""
+        """Return the archive's bytes, with the trailer."""
         self.add("TRAILER!!!", b"", 0)
         return b"".join(self.parts)
 
@@ -195,7 +195,7 @@ def _pad(data: bytes) -> bytes:
 
 
 def is_static_elf(data: bytes) -> bool:
-    """Whether ``data`` is a 64-bit little-endian ELF program that needs no dynamic linker."""
+    """Return True if ``data`` is a 64-bit little-endian ELF program without a dynamic linker."""
     if data[:6] != b"\x7fELF\x02\x01":
         return False
     table, size, count = (
@@ -208,7 +208,7 @@ def is_static_elf(data: bytes) -> bool:
 
 
 def find_busybox() -> Path:
-    """A statically linked busybox of this machine. Raises UnavailableError where there is none."""
+    """Return a statically linked busybox of this machine. Raises UnavailableError."""
     for name in ("busybox", "busybox-static", "busybox.static"):
         found = shutil.which(name, path="/bin:/usr/bin:/sbin:/usr/sbin:/usr/local/bin")
         if found and is_static_elf(Path(found).read_bytes()):
@@ -220,14 +220,14 @@ def find_busybox() -> Path:
 
 
 def guest_script(name: str) -> bytes:
-    """One of the shell scripts of this package that run in the guest."""
+    """Return the text of a shell script of this package that runs in the guest."""
     return files(__package__).joinpath(name).read_bytes()
 
 
 def build_initrd(
     busybox: bytes, modules: list[tuple[str, bytes]], config: str, scripts: dict[str, bytes]
 ) -> bytes:
-    """The compressed archive the kernel unpacks: ``/init`` of ``scripts`` runs first.
+    """Return the compressed archive that the kernel unpacks; ``init`` of ``scripts`` runs first.
 
     ``modules`` are inserted in the order given; ``config`` is shell text that /init sources.
     """
@@ -242,5 +242,5 @@ def build_initrd(
     for number, (name, data) in enumerate(modules):
         cpio.file(f"modules/{number:03d}-{name}.ko", data)
     cpio.file("config", config.encode())
-    # level 1: the emulated CPU unpacks it, and every byte moved costs more than one unpacked
+    # level 1: the emulated CPU unpacks it, and moving a byte costs more than unpacking a byte
     return gzip.compress(cpio.finish(), compresslevel=1, mtime=0)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kernels to boot: Debian's by name, fetched into the cache, or an image of the user's own.
+"""Kernels to boot: Debian kernels by name, fetched into the cache, or the user's own images.
 
-What a name stands for is in :mod:`~retsnoop_py.vm.catalog`; the newest package is looked up when
-a kernel is fetched. What is in the cache stays until the next :func:`fetch`::
+:mod:`~retsnoop_py.vm.catalog` maps names to packages. A fetch looks up the newest package. Cached
+kernels stay until the next :func:`fetch`::
 
     kernels/NAME/VERSION/         vmlinuz, lib/modules/RELEASE with config, debug, kernel.json
-    kernels/NAME/current          a link to the version that NAME stands for
-    kernels/arm64/NAME/           the same of arm64, whatever the host is
+    kernels/NAME/current          a link to the current version of NAME
+    kernels/arm64/NAME/           the same layout for arm64, on every host
 
-A version that a guest runs is locked, and removed by a later fetch. Caches of before have one
-version, right in ``kernels/NAME``.
+A version in use by a guest is locked; a later fetch removes it. Caches of older releases have one
+version, directly in ``kernels/NAME``.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ __all__ = [
 class Kernel:
     """A kernel that can be booted.
 
-    ``modules`` is a directory like ``/lib/modules/RELEASE``; ``debug`` the root of an unpacked
-    debug package (``usr/lib/debug/...`` below it), ``vmlinux`` the image with DWARF in there.
-    ``folder`` is its version's in the cache, None for an image of the user's own.
+    ``modules`` is a directory like ``/lib/modules/RELEASE``. ``debug`` is the root of an unpacked
+    debug package, which contains ``usr/lib/debug/...``; ``vmlinux`` is its image with DWARF.
+    ``folder`` is the version's folder in the cache, or None for the user's own image.
     """
 
     name: str
@@ -79,11 +79,11 @@ class Kernel:
 
 
 class SeriesGone(UnavailableError):
-    """Debian's suites no longer have a package of this kernel, and the cache has none either."""
+    """Neither Debian's suites nor the cache contain a package of this kernel any more."""
 
 
 class _Meta(msgspec.Struct):
-    """What ``kernel.json`` says."""
+    """The fields of ``kernel.json``."""
 
     release: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
     package: str
@@ -92,7 +92,7 @@ class _Meta(msgspec.Struct):
 
 
 class _Voice:
-    """Where a fetch tells how far it is: line by line to ``say``, or to who listens."""
+    """The progress output of a fetch: lines to ``say``, or to the current listener."""
 
     def __init__(self, name: str, say: Callable[[str], None] | None) -> None:
         self._name = name
@@ -106,7 +106,7 @@ class _Voice:
 
     @contextlib.contextmanager
     def progress(self, what: str, size: int) -> Iterator[Callable[[int], None]]:
-        """Takes how many of ``size`` bytes are there; shown to people only."""
+        """Yield a function that receives the number of bytes so far; shown to people only."""
         if self._say:
             yield lambda _: None
             return
@@ -115,15 +115,15 @@ class _Voice:
 
 
 def is_name(text: str) -> bool:
-    """Whether ``text`` is meant as the name of a kernel, with or without its architecture.
+    """Return True if ``text`` is a kernel's name, with or without its architecture.
 
-    The path of an image is anything else with a slash in it, and any file that is there.
+    Other texts with a slash, and existing files, are paths of images.
     """
     return not Path(text).is_file() and "/" not in split(text)[1]
 
 
 def of_architecture(name: str, arch: str) -> str:
-    """The kernel ``name`` of ``arch``: ``arm64/7.2``. Raises InputError for contradictions."""
+    """Return kernel ``name`` with its ``arch``: ``arm64/7.2``. Raises InputError if they differ."""
     wanted = architecture(arch)
     before, slash, _ = name.partition("/")
     if not slash:
@@ -134,14 +134,14 @@ def of_architecture(name: str, arch: str) -> str:
 
 
 def kernel_dir(name: str) -> Path:
-    """Where the versions of kernel ``name`` live in the cache, fetched or not."""
+    """Return the cache folder for the versions of kernel ``name``; it may not exist."""
     arch, plain = split(name)
     home = cache_root() / "kernels"
     return home / plain if arch is ARCHITECTURES["x86_64"] else home / arch.name / plain
 
 
 def cached(name: str) -> Kernel | None:
-    """Kernel ``name`` as it lies in the cache; None where it was not fetched yet or is damaged."""
+    """Return kernel ``name`` from the cache; None if it is missing or damaged."""
     home = kernel_dir(name)
     current = home / "current"
     folder = current.resolve() if current.exists() else home
@@ -168,13 +168,13 @@ def _read_meta(folder: Path) -> _Meta | None:
     try:
         return msgspec.json.decode((folder / "kernel.json").read_bytes(), type=_Meta)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return None  # fetching anew mends it
+        return None  # a new fetch repairs the cache
 
 
 def hold(kernel: Kernel) -> int | None:
-    """Keep the files of ``kernel`` in the cache as long as the descriptor given is open.
+    """Return a descriptor that protects the cached files of ``kernel`` until it is closed.
 
-    None for an image of the user's own. Raises UnavailableError if they were removed meanwhile.
+    Return None for the user's own image. Raises UnavailableError if the files were removed.
     """
     if kernel.folder is None:
         return None
@@ -191,7 +191,7 @@ def hold(kernel: Kernel) -> int | None:
 
 
 def ensure(name: str, debug: bool = False) -> Kernel:
-    """Kernel ``name`` from the cache, fetched only if it (or its debug files) is not there."""
+    """Return kernel ``name`` from the cache; fetch missing files, with ``debug`` also DWARF."""
     known(name)
     have = cached(name)
     if have is None or (debug and not have.vmlinux):
@@ -205,10 +205,10 @@ def ensure(name: str, debug: bool = False) -> Kernel:
 def fetch(name: str, debug: bool = False, say: Callable[[str], None] | None = None) -> Kernel:
     """Bring the newest version of kernel ``name`` into the cache, with DWARF if ``debug``.
 
-    Progress goes line by line to ``say``, by default to stderr. Where the suites have it no more,
-    a version that is in the cache stays. Raises InputError for an unknown name, UnavailableError
-    where apt cannot bring it, OutputError where the disk is full. On every way out the cache holds
-    a version wholly or not at all.
+    Progress lines go to ``say``, by default to stderr. If Debian's suites no longer contain the
+    kernel, a cached version is kept. Raises InputError for an unknown name, UnavailableError if
+    apt cannot fetch the kernel, OutputError if the disk is full. In all cases, the cache contains
+    only complete versions.
     """
     spec = known(name)
     tell = _Voice(name, say)
@@ -245,7 +245,7 @@ def fetch(name: str, debug: bool = False, say: Callable[[str], None] | None = No
 
 
 def _locate(spec: KnownKernel, tell: _Voice) -> tuple[AptRoot, str, str] | None:
-    """The first suite of ``spec`` that has a package for it, the newest there and its version."""
+    """Return the first suite with a package of ``spec``, the newest package and its version."""
     for suite in spec.suites:
         apt = AptRoot(suite, arch=architecture(spec.arch).debian)
         tell(f"looking in Debian {suite}")
@@ -265,7 +265,7 @@ def _gone(spec: KnownKernel) -> SeriesGone:
 
 
 def _fetch_image(spec: KnownKernel, apt: AptRoot, package: str, version: str, tell: _Voice) -> None:
-    """Download and unpack the packages of ``spec`` and put them in place in one step."""
+    """Download and unpack the packages of ``spec``, then move them into the cache atomically."""
     home = kernel_dir(spec.name)
     with _staging(home / ".new") as staging:
         unpacked = _unpack(apt, f"{package}={version}", staging, tell)
@@ -281,14 +281,14 @@ def _fetch_image(spec: KnownKernel, apt: AptRoot, package: str, version: str, te
         shutil.move(image, staging / "vmlinuz")
         shutil.move(trees[0], modules)
         for config in unpacked.glob(f"boot/config-{release}"):
-            shutil.move(config, modules / "config")  # the guest has it in /boot
+            shutil.move(config, modules / "config")  # the guest sees it in /boot
         tell("indexing modules")
         write_index(modules)
         shutil.rmtree(unpacked)
         meta = _Meta(release, package, version, apt.suite)
         (staging / "kernel.json").write_bytes(msgspec.json.encode(meta) + b"\n")
         folder = home / version
-        shutil.rmtree(folder, ignore_errors=True)  # what was there was damaged
+        shutil.rmtree(folder, ignore_errors=True)  # an existing folder was damaged
         staging.rename(folder)
         _point(home / "current", version)
     tell(f"ready: Linux {release}, {tree_size(folder) >> 20} MB")
@@ -311,7 +311,7 @@ def _fetch_debug(
 
 @contextlib.contextmanager
 def _staging(folder: Path) -> Iterator[Path]:
-    """An empty ``folder`` to prepare something in, gone afterwards unless it was renamed."""
+    """Yield an empty staging ``folder``; remove it at the end, unless it was renamed."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     try:
@@ -321,7 +321,7 @@ def _staging(folder: Path) -> Iterator[Path]:
 
 
 def _point(link: Path, target: str) -> None:
-    """Make the symbolic link ``link`` point to ``target``, in one step."""
+    """Make the symbolic link ``link`` point to ``target`` atomically."""
     fresh = link.with_name(".current.new")
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(target)
@@ -334,13 +334,13 @@ def _drop_others(home: Path, keep: Path | None) -> None:
         whole = (folder / "kernel.json").exists() and not folder.is_symlink()
         if whole and folder != keep:
             _drop(folder, [folder])
-    if (home / "kernel.json").exists():  # of a cache of before, see above
+    if (home / "kernel.json").exists():  # a cache of an older release, see above
         names = ("vmlinuz", "lib", "debug", ".debug.new", "release", "kernel.json")
         _drop(home, [home / name for name in names])
 
 
 def _drop(version: Path, parts: list[Path]) -> None:
-    """Remove ``parts`` of the folder ``version``, unless a guest holds that."""
+    """Remove ``parts`` of the folder ``version``, unless a guest uses it."""
     handle = os.open(version, os.O_RDONLY | os.O_DIRECTORY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -357,7 +357,7 @@ def _drop(version: Path, parts: list[Path]) -> None:
 
 
 def _unpack(apt: AptRoot, package: str, staging: Path, tell: _Voice) -> Path:
-    """Download ``package`` and add what is in it to the folder ``unpacked`` in ``staging``."""
+    """Download ``package`` and unpack it into the folder ``unpacked`` in ``staging``."""
     what = f"downloading {package.partition('=')[0]}"
     tell(what)
     with tell.progress(what, apt.size(package)) as watch:
@@ -391,17 +391,17 @@ def _find_vmlinux(debug: Path, release: str) -> Path | None:
 
 _ARM64_MAGIC = slice(0x38, 0x3C)
 _GZIP_MAGIC = b"\x1f\x8b"
-#: So much of an image is looked through for the kernel's banner; it is among the read-only data.
+#: Bytes of an image to search for the kernel's banner, which is in the read-only data.
 _BANNER_WITHIN = 64 << 20
 
 
 def image_release(image: Path) -> tuple[Architecture, str]:
-    """The architecture of a kernel image and its release (``uname -r``).
+    """Return the architecture of a kernel image and its release (``uname -r``).
 
     An x86 bzImage has a pointer to the version string at offset 0x20e of the file, counted from
     0x200 (Documentation/arch/x86/boot.rst). An arm64 Image, also one packed by gzip, has a magic
-    number at 0x38 (Documentation/arch/arm64/booting.rst) and no version: that is read off the
-    banner it prints. Raises InputError or DataError.
+    number at 0x38 (Documentation/arch/arm64/booting.rst) and no version; the release is read from
+    the kernel's banner. Raises InputError or DataError.
     """
     try:
         with image.open("rb") as file:
@@ -435,10 +435,10 @@ def _setup_release(image: Path, head: bytes) -> str:
 
 
 def from_path(image: Path, modules: Path | None = None, arch: str | None = None) -> Kernel:
-    """A kernel image of the user's own; modules from ``modules`` or the usual places beside it.
+    """Return the user's own kernel image, with its modules from ``modules`` or a usual place.
 
     ``modules`` may be the tree itself or a directory with ``RELEASE`` or ``lib/modules/RELEASE``
-    in it. Raises InputError if something named does not exist, or is not of ``arch``.
+    in it. Raises InputError if a path does not exist, or the image is not of ``arch``.
     """
     its, release = image_release(image)
     if arch is not None and architecture(arch) is not its:
@@ -468,7 +468,7 @@ def _module_tree(base: Path, release: str, tails: tuple[str, ...]) -> Path | Non
 
 
 def tree_size(root: Path) -> int:
-    """Bytes taken by the files below ``root``; 0 where there is nothing."""
+    """Return the bytes that the files below ``root`` use; 0 if ``root`` does not exist."""
     return sum(
         (Path(folder) / file).lstat().st_blocks * 512
         for folder, _, files in os.walk(root)

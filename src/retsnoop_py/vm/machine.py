@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A guest that boots once and runs many commands on the host's own files.
 
-The guest sees the host's whole file system through a layer that is thrown away afterwards, so
-the same Python, virtual environment and checkout are there, under the same paths. It is root in
-there, with tracefs, debugfs, bpf and cgroup2 mounted. Only the directories in ``shares``, and
-:attr:`Machine.share`, can be written for good; what the host changes elsewhere while the guest
-runs may not be seen in it.
+The guest sees the host's whole file system through a writable layer, which is discarded at the
+end. Therefore the guest uses the same Python, virtual environment and checkout as the host, under
+the same paths. Commands run as root; tracefs, debugfs, bpf and cgroup2 are mounted. Only writes to
+the directories in ``shares`` and to :attr:`Machine.share` persist. If the host changes other files
+while the guest runs, the guest may not see the changes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ BASE_ENV = {
 """The environment every command gets, before what the caller adds."""
 
 
-#: How the guest's script begins to tell that no transport works, and what there is of them.
+#: The start of the guest script's message that no transport works, and the known transports.
 _NO_FILES = "cannot mount the host's files"
 _TRANSPORTS = {"virtiofs", "9p"}
 
@@ -59,13 +59,15 @@ _TRANSPORTS = {"virtiofs", "9p"}
 class Machine:
     """A booted guest, as a context manager.
 
-    ``kernel`` is a known name, a :class:`~retsnoop_py.vm.kernels.Kernel` or None for the
-    default; ``arch`` is x86_64 or arm64, the host's by default: of a name, ``arm64/7.2`` says the
-    same. ``memory`` is in MiB, ``boot_timeout`` in seconds; ``shares`` are host directories
-    the guest may write, under the same paths. With ``debug`` the kernel's DWARF is fetched and
-    lies in the guest's /usr/lib/debug. ``kernel_options`` extend the kernel's command line.
+    ``kernel`` is a known name, a :class:`~retsnoop_py.vm.kernels.Kernel`, or None for the default.
+    ``arch`` is x86_64 or arm64, by default the host's; a name such as ``arm64/7.2`` contains the
+    architecture itself. ``memory`` is in MiB, ``boot_timeout`` in seconds. ``shares`` are host
+    directories that the guest may write, under the same paths. With ``debug``, the kernel's DWARF
+    is fetched and appears in the guest's /usr/lib/debug. ``kernel_options`` extend the kernel's
+    command line.
 
-    Entering raises BootFailed, UnavailableError (QEMU, busybox, network missing) or InputError.
+    Entering boots the guest. It raises BootFailed, InputError, or UnavailableError if QEMU, busybox
+    or the network is missing.
     """
 
     def __init__(  # noqa: PLR0913 - one parameter per property
@@ -88,16 +90,16 @@ class Machine:
         self._wanted = kernel or kernels.DEFAULT
         if arch is not None and isinstance(self._wanted, str):
             self._wanted = kernels.of_architecture(self._wanted, arch)
-        #: The words that start retsnoop-py in the guest.
+        #: The command line that starts retsnoop-py in the guest.
         self.program = package.program()
-        #: What a guest of another architecture has for its files; None for one that has the host's.
+        #: The files of a guest with another architecture; None if the guest uses the host's files.
         self.userland: Userland | None = None
-        #: The guest's, once it is booted.
+        #: The guest's architecture after the boot; before, the host's.
         self.arch = host()
         self._debug = debug
         self._kernel_options = tuple(kernel_options)
-        #: Set before entering: the guest is emulated, and while it has something to do its clock
-        #: counts instructions. What it measures does not depend then on what else the host does.
+        #: Set this before entering. The guest is then emulated, and its clock counts instructions
+        #: while it is busy. Its measurements do not depend on the host's load.
         self.count_instructions = False
         self._extra_shares = [path.resolve() for path in shares]
         self._host: Host | None = None
@@ -116,48 +118,48 @@ class Machine:
         self.close()
 
     def close(self) -> None:
-        """End the guest at once; its layer, and all it wrote outside the shares, is gone."""
+        """End the guest at once. Files that the guest wrote outside the shares are lost."""
         if self._host:
             self._host.close()
 
     def kill(self) -> None:
-        """End the guest from any thread; the one that entered the machine still closes it."""
+        """End the guest from any thread; the thread that entered the machine still closes it."""
         if self._host:
             self._host.kill()
 
     def reboot(self) -> None:
-        """End the guest, if it is still there, and boot a new one; :attr:`share` is a new one too.
+        """End the guest if it still runs, and boot a new guest with a new :attr:`share`.
 
-        Raises what entering raises.
+        Raises the same errors as entering.
         """
         self.close()
         self._boot()
 
     @property
     def share(self) -> Path:
-        """A directory both sides can write, under the same path; gone with the machine."""
+        """A directory that host and guest can write, under the same path; removed at the end."""
         return self._booted.share
 
     @property
     def console(self) -> str:
-        """What the guest's console has shown so far."""
+        """The text on the guest's console so far."""
         return self._host.console if self._host else ""
 
     @property
     def signals(self) -> Channel:
-        """The channel that takes signals for commands; see :meth:`Command.send_signal`."""
+        """The channel that sends signals to commands; see :meth:`Command.send_signal`."""
         return self._signals
 
     @property
     def stdin(self) -> socket.socket:
-        """Where to send the input of a command started with ``live_stdin``.
+        """The socket for the input of a command started with ``live_stdin``.
 
-        Shutting it down for writing is end-of-file, so only one command can be fed.
+        A shutdown for writing means end-of-file, so only one command per boot can use the socket.
         """
         return self._booted.stdin
 
     def alive(self) -> bool:
-        """Whether the guest is still there."""
+        """Return True if the guest still runs."""
         return self._host is not None and self._host.alive()
 
     def start(
@@ -171,10 +173,10 @@ class Machine:
     ) -> Command:
         """Start a command as root and return without waiting.
 
-        ``env`` is added to :data:`BASE_ENV`; ``cwd`` defaults to the caller's own; without
-        ``stdin`` it reads end-of-file, unless ``live_stdin``: then what is sent to
-        :attr:`stdin`. At most four commands run at once (VmError). Raises KernelCrashed if the
-        guest is gone.
+        ``env`` is added to :data:`BASE_ENV`; ``cwd`` defaults to the caller's directory. The
+        command reads ``stdin``, or the data sent to :attr:`stdin` with ``live_stdin``, else
+        end-of-file. Raises VmError if four commands already run, KernelCrashed if the guest has
+        ended.
         """
         if not self.alive():
             raise self.crash(None)
@@ -201,10 +203,10 @@ class Machine:
         cwd: Path | None = None,
         stdin: bytes | None = None,
     ) -> Result:
-        """Run a command to its end; see :meth:`start`. ``timeout`` is in seconds.
+        """Run a command and return its result; see :meth:`start`. ``timeout`` is in seconds.
 
-        A machine that has not been entered is booted for this command alone. Raises VmTimeout or
-        KernelCrashed; any exit status of the command itself is a result.
+        A machine that has not been entered boots only for this command. Raises VmTimeout or
+        KernelCrashed; a nonzero exit status of the command raises no error.
         """
         if self._host is None:
             with self:
@@ -212,11 +214,11 @@ class Machine:
         return self.start(argv, env=env, cwd=cwd, stdin=stdin).wait(timeout)
 
     def kernel_log(self) -> str:
-        """The guest kernel's whole log, as dmesg prints it."""
+        """Return the guest kernel's whole log, as dmesg prints it."""
         return self.run(["/run/retsnoop-vm/busybox", "dmesg"]).out
 
     def crash(self, result: Result | None) -> KernelCrashed:
-        """The error that tells why the guest is gone, for raising."""
+        """Return an error that explains why the guest has ended; the caller raises it."""
         text = self.console
         ended = self._host.reason if self._host else ""
         if ended:
@@ -231,7 +233,7 @@ class Machine:
         )
 
     def release_lane(self, lane: Channel) -> None:
-        """Give a lane back; called by the command that ran on it."""
+        """Add ``lane`` to the free lanes; called by the command that used it."""
         self._lanes.append(lane)
 
     @property
@@ -248,7 +250,7 @@ class Machine:
         else:
             _check_installed(split(kernel)[0])
             kernel = kernels.ensure(kernel, self._debug)
-            if not self._debug:  # what the guest sees must not depend on the cache
+            if not self._debug:  # the guest's files must not depend on the cache
                 kernel = replace(kernel, debug=None)
         self.release, self.arch = kernel.release, kernel.arch
         if kernel.arch.is_foreign:
@@ -259,7 +261,11 @@ class Machine:
         self.boot_seconds = time.monotonic() - begin
 
     def _launch(self, kernel: Kernel, without: list[str]) -> None:
-        """Boot with the transport that the kernel has; only a boot tells for some of one's own."""
+        """Boot with a transport that the kernel supports.
+
+        For some of the user's own kernels, only a boot shows which transport is supported. If the
+        first transport does not work, try the other.
+        """
         self._lanes = []
         booted = self._host = Host(
             self._memory, self._cpus, count_instructions=self.count_instructions
@@ -308,15 +314,16 @@ _POLL_S = 0.2
 
 
 def guests_at_a_time() -> int:
-    """One per core that we may use."""
+    """Return the default number of parallel guests: the CPUs that this process may use."""
     return len(os.sched_getaffinity(0))
 
 
 def prepare(names: Sequence[str]) -> list[tuple[str, Kernel]]:
-    """The kernels called so, or the images at these paths; fetched if not in the cache.
+    """Return the kernels with these names, or the kernel images at these paths.
 
-    Nothing is fetched where one of them is not known. Raises InputError for that, DataError for a
-    file that is no image, UnavailableError where one cannot be fetched, or without QEMU.
+    Kernels that are not in the cache are fetched. If a name is unknown, no kernel is fetched.
+    Raises InputError for an unknown name, DataError for a file that is not a kernel image,
+    UnavailableError if a kernel cannot be fetched or QEMU is missing.
     """
     images = {name: _image(name) for name in names}
     for name, image in images.items():
@@ -325,7 +332,7 @@ def prepare(names: Sequence[str]) -> list[tuple[str, Kernel]]:
 
 
 def _check_installed(arch: Architecture) -> None:
-    """Raise UnavailableError, before anything is downloaded, for what guests of ``arch`` lack."""
+    """Raise UnavailableError before any download if a program for guests of ``arch`` is missing."""
     find_qemu(arch)
     if arch.is_foreign:
         find_program(arch)
@@ -346,11 +353,11 @@ def in_guests(
     failed: Callable[[str, Kernel, RetsnoopError], T],
     jobs: int,
 ) -> Generator[tuple[str, T]]:
-    """Boot each kernel and have ``visit`` use the guest, ``jobs`` at a time, each in a thread.
+    """Boot each kernel and call ``visit`` with the guest; ``jobs`` guests run at once, in threads.
 
-    Gives what it returns, or what ``failed`` makes of a guest that went wrong (VmError, or
-    UnavailableError for a kernel that cannot be a guest), in the order of ``kernels``. Closing this
-    ends all guests. Raises what else ``visit`` raises.
+    Yield each kernel's name with the result of ``visit``, in the order of ``kernels``. After a
+    VmError or an UnavailableError (a kernel that cannot be a guest), yield the result of ``failed``
+    instead. Other errors of ``visit`` are raised. Closing the generator ends all guests.
     """
     jobs = max(1, min(jobs, len(kernels)))
     cpus = max(1, min(4, guests_at_a_time() // jobs))
@@ -374,7 +381,7 @@ def in_guests(
             running = [pool.submit(one, *each) for each in kernels]
             for (name, _), future in zip(kernels, running, strict=True):
                 while not future.done():
-                    wait([future], timeout=_POLL_S)  # a signal is heard in between
+                    wait([future], timeout=_POLL_S)  # signals are handled between two waits
                 result = future.result()
                 assert result is not None
                 yield name, result
@@ -383,10 +390,10 @@ def in_guests(
 
 
 class _Guests:
-    """Those that are up, to be ended by another thread than theirs.
+    """The running guests, which another thread can kill.
 
-    Each is closed by its own thread alone: what it uses of the host must not be gone, or something
-    else under the same descriptor, while it still runs.
+    Only a guest's own thread closes the guest. Otherwise its files and descriptors could be removed
+    or reused while the thread still uses them.
     """
 
     def __init__(self) -> None:
@@ -395,7 +402,7 @@ class _Guests:
         self._is_over = False
 
     def enter(self, machine: Machine) -> bool:
-        """Note one before it boots; False if it must not any more."""
+        """Add ``machine`` before its boot; return False if it must not boot any more."""
         with self._lock:
             if not self._is_over:
                 self._machines.append(machine)
@@ -407,7 +414,7 @@ class _Guests:
                 self._machines.remove(machine)
 
     def end(self, running: Sequence[Future[T | None]]) -> None:
-        """End all, those that are being booted too, and wait until they are gone."""
+        """Kill all guests, including guests that still boot, and wait for their threads."""
         with self._lock:
             self._is_over = True
         for future in running:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""QEMU and virtiofsd: which of them this machine has, and their command lines."""
+"""QEMU and virtiofsd: how to find the installed programs, and their command lines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
     "virtiofsd_command",
 ]
 
-#: Instructions are counted as 2 ns each, about as fast as they are emulated.
+#: With -icount, an instruction counts as 2 ns (1 << shift), about the speed of the emulation.
 _NS_SHIFT = 1
 #: QEMU needs no obsolete system calls, no other user, no further program and no other priority.
 _SANDBOX = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny"
@@ -38,7 +38,7 @@ _VIRTIOFSD = ("/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd", "/usr/lib/vir
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A directory of the host in the guest; ``socket`` is where its virtiofsd listens."""
+    """A directory of the host in the guest; its virtiofsd listens at ``socket``."""
 
     tag: str
     path: Path
@@ -55,11 +55,11 @@ class Emulator(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """All that QEMU's command line depends on. Memory in MiB; ``ports`` are (name, open fd).
+    """The parameters of QEMU's command line. Memory in MiB; ``ports`` are (name, open fd).
 
     ``console`` is the descriptor of a socket.
 
-    ``count_instructions``: the guest's clock goes by them, see :class:`~.machine.Machine`.
+    ``count_instructions``: the guest's clock counts instructions, see :class:`~.machine.Machine`.
     """
 
     qemu: str
@@ -79,7 +79,7 @@ class Guest:
 
 
 def find_qemu(arch: Architecture) -> str:
-    """The QEMU program for ``arch``. Raises UnavailableError where it is missing."""
+    """Return the path of QEMU for ``arch``. Raises UnavailableError if it is not installed."""
     found = shutil.which(arch.qemu)
     if not found:
         raise UnavailableError(
@@ -90,24 +90,24 @@ def find_qemu(arch: Architecture) -> str:
 
 
 def parse_version(text: str) -> tuple[int, int]:
-    """(major, minor) out of what ``qemu-system-x86_64 --version`` prints; (0, 0) if unclear."""
+    """Return (major, minor) from the output of ``qemu-system-x86_64 --version``; else (0, 0)."""
     found = re.search(r"version (\d+)\.(\d+)", text)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def installed(program: str) -> Emulator:
-    """What QEMU ``program`` is. Its help begins with the version, and lists -sandbox if it can."""
+    """Return the version and features of QEMU ``program``, from the output of ``--help``."""
     done = subprocess.run([program, "--help"], check=False, capture_output=True, text=True)
     return Emulator(parse_version(done.stdout), "\n-sandbox " in done.stdout)
 
 
 def cpu_model(arch: Architecture, accel: str, version: tuple[int, int]) -> str:
-    """The CPU to give the guest.
+    """Return the guest's CPU model for -cpu.
 
-    QEMU's emulation of x86 before 8.0 can leave a register's bits in EFLAGS after CMPXCHG16B, the
-    direction flag among them. The slab allocator of kernels since 6.5 runs that instruction all
-    the time, and with QEMU 7.2 every second boot of 6.12 died of it (15 of 32; none of 10
-    without the feature). Without the CPU bit the kernel takes a lock instead.
+    In QEMU before 8.0, the x86 emulation can leave a register's bits in EFLAGS after CMPXCHG16B,
+    including the direction flag. The slab allocator since Linux 6.5 uses this instruction
+    constantly. With QEMU 7.2, 15 of 32 boots of Linux 6.12 crashed; without the CPU feature, 0 of
+    10. Without the feature, the kernel uses a lock instead.
     """
     if accel == "kvm":
         return "host"
@@ -115,9 +115,9 @@ def cpu_model(arch: Architecture, accel: str, version: tuple[int, int]) -> str:
 
 
 def find_virtiofsd() -> str | None:
-    """The virtiofsd program, or None; distributions keep it out of PATH.
+    """Return the path of virtiofsd, or None. Distributions install it outside PATH.
 
-    None for an ordinary user too: the daemon in C that comes with QEMU 7 serves root only.
+    Return None for an ordinary user too: the C daemon of QEMU 7 requires root.
     """
     if os.geteuid() != 0:
         return None
@@ -126,10 +126,11 @@ def find_virtiofsd() -> str | None:
 
 
 def accelerator(arch: Architecture, cpuinfo: str, kvm: Path = Path("/dev/kvm")) -> str:
-    """``kvm`` where the CPU (text of /proc/cpuinfo) virtualizes and KVM is usable, else ``tcg``.
+    """Return ``kvm`` if the CPU supports virtualization and KVM is usable, else ``tcg``.
 
-    On x86 /dev/kvm alone is no proof: under some hypervisors it is a paravirtual kind that cannot
-    run an ordinary kernel. On arm64 the CPU does not tell, and there is no other kind.
+    ``cpuinfo`` is the text of /proc/cpuinfo. On x86, /dev/kvm alone is not sufficient: some
+    hypervisors provide a paravirtual KVM that cannot run an ordinary kernel. On arm64,
+    /proc/cpuinfo does not show virtualization, and this other type of KVM does not exist.
     """
     able = arch.name != "x86_64" or re.search(r"^flags\s*:.*\b(?:vmx|svm)\b", cpuinfo, re.MULTILINE)
     usable = able and not arch.is_foreign and os.access(kvm, os.R_OK | os.W_OK)
@@ -137,41 +138,41 @@ def accelerator(arch: Architecture, cpuinfo: str, kvm: Path = Path("/dev/kvm")) 
 
 
 def virtiofsd_command(program: str, share: Share, socket_fd: int) -> list[str]:
-    """Command line of the daemon behind ``share``, on an already listening socket.
+    """Return the command line of the daemon that serves ``share`` on a listening socket.
 
-    A socket that listens before the daemon starts leaves QEMU no race to lose. The ``-o`` form
-    is understood by both the old daemon in C and the newer one in Rust.
+    The socket already listens when the daemon starts, which avoids a race with QEMU. Both the old C
+    daemon and the newer Rust daemon accept the ``-o`` form.
     """
-    # the guest is the only writer of what it sees of the host's files; a results directory is
-    # looked at from both sides
+    # only the guest's own layer changes its view of the host's files, so it may cache them; host
+    # and guest both access a writable directory
     cache = "auto" if share.writable else "always"
     options = f"source={share.path},cache={cache},sandbox=chroot"
     if share.writable:
-        # anybody on the host could open a device that the guest makes there, or run a program to
-        # which it gives capabilities; without CAP_FSETID a file that is written loses its bits
+        # otherwise any user of the host could open a device that the guest creates there, or run a
+        # program with capabilities; without CAP_FSETID, a write clears a file's set-ID bits
         options += ",modcaps=-mknod:-setfcap:-fsetid"
     return [program, f"--fd={socket_fd}", "-o", options]
 
 
 def qemu_command(guest: Guest) -> list[str]:
-    """The whole QEMU command line."""
+    """Return the whole QEMU command line."""
     argv = [guest.qemu, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]
     if guest.emulator.has_sandbox:
         argv += ["-sandbox", _SANDBOX]
     board = guest.arch.kvm_board if guest.accel == "kvm" else guest.arch.board
     argv += ["-machine", board, "-smp", str(guest.cpus), "-m", f"{guest.memory}M"]
-    # One thread emulates all CPUs in turn. With a thread each, a CPU may still run the int3 of a
-    # code patch that the kernel has finished and forgotten, and dies of it: toggling the function
-    # tracer on 1,586 functions under load killed Linux 6.12 within 3 s in 3 of 3 runs (QEMU 7.2),
-    # and attaching probes is the very same patching. It costs a boot 0.3 s.
+    # One thread emulates all CPUs in turn. With a thread per CPU, a CPU may run the int3 of a code
+    # patch after the kernel has finished the patch, and the kernel crashes. Toggling the function
+    # tracer on 1,586 functions under load crashed Linux 6.12 within 3 s in 3 of 3 runs (QEMU 7.2).
+    # Attaching probes patches code in the same way. A single thread costs 0.3 s per boot.
     argv += ["-accel", "kvm" if guest.accel == "kvm" else "tcg,thread=single"]
     if guest.count_instructions:
         argv += ["-icount", f"shift={_NS_SHIFT},sleep=on"]
     argv += ["-cpu", cpu_model(guest.arch, guest.accel, guest.emulator.version)]
     append = guest.append
     if guest.accel != "kvm":
-        # The emulation translates a program's code anew for each address it is loaded at: with
-        # random ones "python -S -c pass" takes 0.42 s in a guest of Linux 7.2, without 0.17.
+        # The emulation translates a program's code again for each load address. In a guest of Linux
+        # 7.2, "python -S -c pass" takes 0.42 s with random addresses and 0.17 s without.
         append += " norandmaps"
     argv += ["-kernel", str(guest.image), "-initrd", str(guest.initrd), "-append", append]
     argv += ["-chardev", f"socket,id=console,fd={guest.console}"]
@@ -203,5 +204,5 @@ def _share_devices(share: Share, transport: str) -> list[str]:
 
 
 def _escape(path: Path) -> str:
-    """A comma ends an option in QEMU's syntax and is doubled to mean itself."""
+    """Double the commas of ``path``: a single comma ends an option in QEMU's syntax."""
     return str(path).replace(",", ",,")

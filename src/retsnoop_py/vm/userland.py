@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a guest of another architecture finds where one of the host's finds the host's programs.
+"""The root file system of a guest whose architecture differs from the host's (user land).
 
-A folder with packages of Debian's for that architecture, unpacked and never configured: nothing
-of it runs on the host. The packages that ``retsnoop-py`` needs come from where pip gets them. It
-is made once, and kept until the next :func:`fetch`::
+The user land is a folder with unpacked Debian packages for the guest's architecture. The packages
+are never configured: no program of the folder runs on the host. pip downloads the Python packages
+that ``retsnoop-py`` needs. The folder is made once and kept until the next :func:`fetch`::
 
-    userlands/arm64-bookworm-WHAT-VERSIONS/     which packages, and which versions of them
-    userlands/arm64-wheel-KEY/                  a wheel of this program, unpacked
+    userlands/arm64-bookworm-WHAT-VERSIONS/     hashes of the package list and of the versions
+    userlands/arm64-wheel-KEY/                  an unpacked wheel of retsnoop-py
 
-This program itself is not in there. In a checkout its Python code is the host's own, so that an
-edit is seen, and only what is compiled is the other architecture's: ``build.py`` makes that. Where
-it is installed, it is taken from the wheel of the same version for the other architecture.
+The user land does not contain retsnoop-py itself. In a checkout, the guest uses the host's Python
+code, so an edit takes effect at once. ``build.py`` compiles the native parts for the guest's
+architecture. An installed retsnoop-py uses the wheel of its own version for that architecture.
 """
 
 from __future__ import annotations
@@ -51,24 +51,24 @@ _PYTHON_VERSION = (3, 11)
 PYTHON = "/usr/bin/python3"
 """The interpreter of a foreign guest."""
 
-#: Programs of busybox's. Not of kmod's: its modprobe reads indexes that only depmod writes.
+#: Programs from busybox instead of kmod: kmod's modprobe needs indexes that only depmod writes.
 _BUSYBOX = ("depmod", "insmod", "lsmod", "modinfo", "modprobe", "rmmod")
 _PACKAGES = (
     *("base-files", "base-passwd", "bash", "coreutils", "dash", "debianutils", "diffutils"),
     *("findutils", "gawk", "grep", "gzip", "hostname", "libc-bin", "ncurses-base", "sed", "tar"),
     *("xz-utils", "util-linux", "mount", "procps", "iproute2", "busybox-static"),
     *("bpftool", "crun", "python3", "libelf1", "libdw1", "zlib1g"),
-    # the folder is the cross compiler's sysroot as well
+    # the user land is also the cross compiler's sysroot
     *("libc6-dev", "libpython3-dev", "libelf-dev", "libdw-dev", "zlib1g-dev"),
 )
-#: Where the Python packages are, as the guest sees it.
+#: The folder of the Python packages in the guest.
 _LIBRARY = Path("usr/lib/retsnoop-py")
-#: Folders of the host's that a guest has of its own.
+#: Names in the root directory that the guest does not share with the host.
 _OWN = frozenset(
     {"bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "lost+found"}
     | {"proc", "run", "sbin", "sys", "usr", "var"}
 )
-#: What lies there over the folder of the host's interpreter, such as a virtual environment's.
+#: The upper layer over the folder of the host's interpreter, such as a virtual environment's.
 _PROGRAMS = Path("usr/libexec/retsnoop-py")
 _COMMAND = f"""\
 #!{PYTHON}
@@ -78,17 +78,17 @@ from retsnoop_py.cli.start import program
 
 sys.exit(program())
 """
-#: No link: Python would look for its library where the host's is.
+#: A script, not a link: through a link, Python would search its library at the host's path.
 _INTERPRETER = f"""\
 #!/bin/sh
 exec {PYTHON} "$@"
 """
-#: What takes longer is told.
+#: Report a compilation that takes longer, in seconds.
 _PATIENCE_S = 1.0
-#: The packages that are in there, with their versions.
+#: The list of the installed packages and their versions.
 _VERSIONS = Path("usr/share/retsnoop-py.packages")
 _PACKAGE = Path(__file__).resolve().parent.parent
-#: What `python -m release.guest_packages` writes, in pip's format.
+#: The output of `python -m release.guest_packages`, in pip's format.
 _LOCK = Path(__file__).with_name("python_packages.txt")
 
 
@@ -96,9 +96,9 @@ _LOCK = Path(__file__).with_name("python_packages.txt")
 class Userland:
     """The files of a foreign guest.
 
-    ``root`` is its root file system, a folder of the host's. ``layers`` are folders of the host's
-    that it sees as well: a path in the guest, and what lies there, the uppermost first. ``env`` is
-    what commands need to find this program.
+    ``root`` is the guest's root file system, a folder of the host. ``layers`` are more folders of
+    the host: each a path in the guest and its overlaid folders, uppermost first. ``env`` contains
+    the environment variables with which commands find retsnoop-py.
     """
 
     root: Path
@@ -106,9 +106,9 @@ class Userland:
     env: dict[str, str]
 
     def hold(self) -> int:
-        """Keep ``root`` as long as the descriptor given is open.
+        """Return a descriptor that protects ``root`` from removal until it is closed.
 
-        Raises UnavailableError if it was removed just now.
+        Raises UnavailableError if ``root`` has just been removed.
         """
         with contextlib.suppress(OSError):
             handle = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
@@ -125,11 +125,11 @@ class Userland:
 
 
 def ensure(arch: Architecture, folders: Sequence[Path] = ()) -> Userland:
-    """The user land for guests of ``arch``, made where it is not there.
+    """Return the user land for guests of ``arch``; make the user land if it does not exist.
 
-    ``folders`` of the host are seen in the guest under the same paths, as are all that no system
-    has of its own, such as /home and /srv. Raises UnavailableError where a tool or the network is
-    missing, DataError for a package that cannot be unpacked.
+    The guest sees ``folders`` of the host under the same paths. It also sees the top-level folders
+    that do not belong to the system, such as /home and /srv. Raises UnavailableError if a tool or
+    the network is missing, DataError for a package that cannot be unpacked.
     """
     root = _system(arch)
     program, library = _program(arch, root)
@@ -150,14 +150,14 @@ def ensure(arch: Architecture, folders: Sequence[Path] = ()) -> Userland:
 
 
 def _system(arch: Architecture) -> Path:
-    """The folder with the packages in it, made unless there is one of any version."""
+    """Return the newest cached user land of ``arch``; make a user land if there is none."""
     return _newest(arch, _requirements()) or fetch(arch)
 
 
 def fetch(arch: Architecture) -> Path:
-    """Make the user land of the newest versions, unless it is there; its folder.
+    """Return the user land with the newest package versions; make it if it does not exist.
 
-    Those of before that no guest runs on are removed. Raises what :func:`ensure` raises.
+    Older versions that no guest uses are removed. Raises the errors of :func:`ensure`.
     """
     home = _home()
     requirements = _requirements()
@@ -196,19 +196,19 @@ def _home() -> Path:
 
 
 def _stem(arch: Architecture, requirements: Sequence[str]) -> str:
-    """What the folders of all versions begin with that are made of the same."""
+    """Return the common start of the folder names for the current list of packages."""
     made_of = repr((SUITE, _PACKAGES, requirements, _COMMAND, _INTERPRETER, _BUSYBOX))
     return f"{arch.name}-{SUITE}-{hashlib.sha256(made_of.encode()).hexdigest()[:8]}"
 
 
 def _newest(arch: Architecture, requirements: Sequence[str]) -> Path | None:
-    """The one that was made last, of what is needed now."""
+    """Return the most recent user land for the current list of packages, or None."""
     found = [path.parents[2] for path in _home().glob(f"{_stem(arch, requirements)}-*/{_VERSIONS}")]
     return max(found, key=lambda folder: (folder / _VERSIONS).stat().st_mtime_ns, default=None)
 
 
 def _drop_others(keep: Path) -> None:
-    """Remove the other versions of the user land ``keep`` that no guest runs on."""
+    """Remove the other versions of the user land ``keep`` that no guest uses."""
     for folder in keep.parent.glob(f"{keep.name.rpartition('-')[0]}-*"):
         if folder == keep:
             continue
@@ -233,13 +233,13 @@ def _progress(arch: Architecture, what: str, size: int) -> Iterator[Callable[[in
 def _make(
     arch: Architecture, apt: AptRoot, resolved: Mapping[str, tuple[str, int]], staging: Path
 ) -> Path:
-    """Make everything below the folder ``staging``; the root file system in there."""
+    """Make the user land in the folder ``staging``; return its root file system."""
     total = sum(size for _, size in resolved.values())
     root, debs = staging / "root", staging / "debs"
     what = f"downloading {len(resolved)} packages of Debian {SUITE}, {total >> 20} MB"
     with _progress(arch, what, total) as watch:
         archives = apt.download_all(_PACKAGES, debs, watch)
-    # /bin and its like are links on every Debian since 12, which a package's script makes
+    # since Debian 12, /bin and similar folders are links, which a package's script makes
     for name in ("bin", "sbin", *arch.libraries):
         (root / "usr" / name).mkdir(parents=True, exist_ok=True)
         (root / name).symlink_to(f"usr/{name}")
@@ -258,7 +258,7 @@ def _make(
 
 
 def _unpack(archive: Path, root: Path) -> None:
-    """Add what is in a Debian package; links to folders stay links."""
+    """Unpack a Debian package into ``root``; links to folders stay links."""
     argv = ["dpkg-deb", "--fsys-tarfile", str(archive)]
     into = ["tar", "-x", "-C", str(root), "--keep-directory-symlink", "--no-same-owner"]
     with undisturbed():
@@ -279,7 +279,7 @@ def _unpack(archive: Path, root: Path) -> None:
 
 
 def _configure(root: Path) -> None:
-    """What scripts of the packages would do: users, the shell, awk, modules; and our command."""
+    """Do the work of the packages' scripts: users, shell, awk, modules; add our commands."""
     for name in ("passwd", "group"):
         shutil.copyfile(root / f"usr/share/base-passwd/{name}.master", root / "etc" / name)
     for name, target in (("sh", "dash"), ("awk", "gawk")):
@@ -302,7 +302,7 @@ def _configure(root: Path) -> None:
 
 
 def _requirements() -> tuple[str, ...]:
-    """The Python packages of a foreign guest: a version and the SHA-256 of its wheels per line."""
+    """Return the guest's Python packages: a version and the SHA-256 of its wheels per line."""
     text = read(_LOCK).decode()
     return tuple(line for line in text.splitlines() if line and not line.startswith("#"))
 
@@ -310,9 +310,9 @@ def _requirements() -> tuple[str, ...]:
 def _install_python_packages(
     arch: Architecture, library: Path, requirements: Sequence[str]
 ) -> None:
-    """Unpack the wheels of ``requirements`` for ``arch``; pip rejects those with another hash.
+    """Unpack the wheels of ``requirements`` for ``arch``; pip rejects wheels with another hash.
 
-    pip reads its configuration, as some machines reach only the index that it names.
+    pip reads its configuration: some machines can reach only the package index named there.
     """
     _say(arch, f"downloading {' '.join(line.split()[0] for line in requirements)}")
     wheels = library.with_name("wheels")
@@ -345,9 +345,10 @@ def _install_python_packages(
 
 
 def _compile_python(arch: Architecture, root: Path) -> None:
-    """Byte-compile what the guest's Python reads, where ours is the same version of it.
+    """Byte-compile the guest's Python libraries, if the host's Python has the same version.
 
-    An emulated CPU takes ten times as long, at each boot. Bytecode is the same on all machines.
+    An emulated CPU would need ten times as long, at each boot. Bytecode is the same on all
+    architectures.
     """
     if sys.version_info[:2] != _PYTHON_VERSION or sys.implementation.name != "cpython":
         return
@@ -355,7 +356,7 @@ def _compile_python(arch: Architecture, root: Path) -> None:
     places = [root / "usr/lib/python3.11", root / "usr/lib/python3", root / _LIBRARY]
     jobs = str(len(os.sched_getaffinity(0)))
     argv = [*python(), "-m", "compileall", "-q", "-j", jobs, "-x", r"/(test|lib2to3)/"]
-    # what is no Python 3 stays uncompiled; that is told by its status alone
+    # ignore the exit status: compileall reports files that are not Python 3 as errors
     run_tool([*argv, "-s", str(root), "-p", "/", *map(str, places)], cwd=Path("/"))
 
 
@@ -365,7 +366,7 @@ Layer = tuple[Path, tuple[Path, ...]]
 
 
 def check_supported(arch: Architecture) -> None:
-    """Raise UnavailableError where this program can have no guests of ``arch``."""
+    """Raise UnavailableError if this retsnoop-py does not support guests of ``arch``."""
     if is_one_file():
         raise UnavailableError(
             f"the one-file program has guests of this machine's architecture, not of {arch.name}",
@@ -374,9 +375,9 @@ def check_supported(arch: Architecture) -> None:
 
 
 def find_program(arch: Architecture) -> Path:
-    """What this program for ``arch`` is made of: a checkout's script that compiles it, or a wheel.
+    """Return the source of retsnoop-py for ``arch``: the checkout's ``build.py``, or a wheel.
 
-    Raises InputError for a wheel named that is not there, UnavailableError where there is none.
+    Raises InputError if RETSNOOP_WHEEL names a missing file, UnavailableError without a wheel.
     """
     check_supported(arch)
     script = _PACKAGE.parents[1] / "build.py"
@@ -384,7 +385,7 @@ def find_program(arch: Architecture) -> Path:
 
 
 def _program(arch: Architecture, sysroot: Path) -> tuple[Layer, Path]:
-    """The layer with this package for ``arch``, and the folder that PYTHONPATH must name."""
+    """Return the layer with this package for ``arch``, and the folder for PYTHONPATH."""
     source = find_program(arch)
     if source.suffix == ".py":
         return (_PACKAGE, (_compiled(arch, source, sysroot), _PACKAGE)), _PACKAGE.parent
@@ -393,7 +394,7 @@ def _program(arch: Architecture, sysroot: Path) -> tuple[Layer, Path]:
 
 
 def _compiled(arch: Architecture, script: Path, sysroot: Path) -> Path:
-    """The folder with extensions and BPF objects, to lie over the package of this checkout."""
+    """Return the folder of extensions and BPF objects: the layer over the checkout's package."""
     patience = time.monotonic() + _PATIENCE_S
 
     def tick() -> None:
@@ -413,7 +414,7 @@ def _compiled(arch: Architecture, script: Path, sysroot: Path) -> Path:
 
 
 def _wheel(arch: Architecture) -> Path:
-    """The wheel of this version for ``arch``. Raises InputError or UnavailableError."""
+    """Return the wheel of this version for ``arch``. Raises InputError or UnavailableError."""
     version = importlib.metadata.version("retsnoop-py")
     name = f"retsnoop_py-{version}-cp311-abi3-*_{arch.machine}.whl"
     told = os.environ.get("RETSNOOP_WHEEL")
@@ -438,7 +439,7 @@ def _no_wheel(arch: Architecture, message: str) -> UnavailableError:
 
 
 def _unpacked_wheel(arch: Architecture, wheel: Path) -> Path:
-    """The folder in the cache with what is in the wheel."""
+    """Return the folder in the cache with the files of ``wheel``; unpack it if necessary."""
     key = hashlib.sha256(wheel.read_bytes()).hexdigest()[:12]
     home = cache_root() / "userlands"
     folder = home / f"{arch.name}-wheel-{key}"
