@@ -13,8 +13,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from retsnoop_py.cause import files
+from retsnoop_py.cause.modules import has_module
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_word
 from retsnoop_py.errors import DataError
 from retsnoop_py.foreign_path import open_file
 from retsnoop_py.kernel.errno import errno_name
@@ -71,15 +73,8 @@ def bad_value(scene: Scene) -> Reason | None:
         allowed = _numbers(*bounds)
         text = f"{what} takes {allowed}, and not {given}.{is_now}"
         return Reason(kind, text, (f"choose {allowed}",), is_seen_later=False)
-    module = next((text for one, text in _MODULES if fnmatchcase(path, one)), "")
-    if module:
-        text = f"{what} does not have {given}: the module for it is not loaded.{is_now}"
-        listed = _listed(path)
-        more = (f"or write {listed}",) if listed else ()
-        name = state.written.decode(errors="replace").strip() if state is not None else ""
-        known = re.fullmatch(r"\w+", name)
-        advice = (f"modprobe {module}{name if known else 'NAME'}", *more)
-        return Reason(kind, text, advice, is_seen_later=False)
+    if any(fnmatchcase(path, one) for one, _ in _MODULES):
+        return _of_module(path, state.written.decode(errors="replace").strip() if state else "")
     if errno_name(scene.call.error) == "ENOENT":
         return None
     allowed = _listed(path) or next((text for one, text in _TAKES if fnmatchcase(path, one)), "")
@@ -92,6 +87,20 @@ def bad_value(scene: Scene) -> Reason | None:
         f"{what} does not accept {given}: it is out of range, or has the wrong format.{is_now}",
         ("choose another value: the kernel's documentation of the setting has the range",),
     )
+
+
+def _of_module(path: str, name: str) -> Reason:
+    """A setting whose value is the name of a module: whether the kernel has such a module."""
+    begin = next(text for one, text in _MODULES if fnmatchcase(path, one))
+    setting, module = path[len(_SETTINGS) :].replace("/", "."), begin + name
+    words = f"The setting {setting} does not have the value {show(name)}: "
+    listed = _listed(path)
+    if has_module(module):
+        text, advice = f"{words}its module is not loaded.", (f"modprobe {shell_word(module)}",)
+    else:
+        text = f"{words}the kernel has no module {show(module)}."
+        advice = (f"write {listed}" if listed else "check the spelling",)
+    return Reason("sysctl", text, advice)
 
 
 def _read(path: str) -> str:
