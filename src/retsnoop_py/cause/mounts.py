@@ -18,6 +18,7 @@ __all__ = [
     "file_system_type",
     "is_mounted",
     "is_shared",
+    "missing_layer",
     "no_device",
     "no_exec",
     "no_mount_point",
@@ -219,6 +220,24 @@ def no_mount_point(scene: Scene) -> Reason | None:
             "or give the mount point itself",
         ),
     )
+
+
+def missing_layer(scene: Scene) -> Reason | None:
+    """A directory in the options of an overlay that does not exist."""
+    if scene.call.text(2) != "overlay" or scene.call.is_elsewhere:
+        return None
+    for option in (scene.call.text(4) or "").split(","):
+        name, _, value = option.partition("=")
+        if name not in ("lowerdir", "upperdir", "workdir"):
+            continue
+        for path in value.split(":") if name == "lowerdir" else [value]:
+            if path.startswith("/") and not os.path.exists((scene.call.root or "") + path):
+                return Reason(
+                    "not-found",
+                    f"The directory {show(path)} of the option {name} does not exist.",
+                    (f"mkdir -p {shell_path(path)}, or correct the option",),
+                )
+    return None
 
 
 def no_pivot(scene: Scene) -> Reason | None:

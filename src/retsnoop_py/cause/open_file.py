@@ -57,7 +57,9 @@ def wrong_kind(scene: Scene) -> Reason | None:
     if place is None:
         return None
     if command == _FITRIM or command in _ATTRIBUTES:
-        return _of_file_system(scene, "discard (fstrim)" if command == _FITRIM else "chattr(1)")
+        return _of_file_system(
+            scene, "discard (fstrim)" if command == _FITRIM else "this attribute (chattr)"
+        )
     kind = _KINDS.get(command >> 8 & 0xFF)
     if kind is None or errno_name(scene.call.error) != "ENOTTY":
         return None
@@ -77,7 +79,7 @@ def _of_file_system(scene: Scene, feature: str) -> Reason | None:
     what = "this feature" if "fstrim" in feature else "this attribute"
     return Reason(
         "unsupported",
-        f"The {mount.kind} file system at {show(mount.point)} does not support {feature} here: "
+        f"The {mount.kind} file system at {show(mount.point)} does not support {feature} for "
         f"{show(path)}.",
         (f"do without {what}, or use a file system that has it",),
     )

@@ -120,7 +120,7 @@ _ABOUT_MESSAGES = (
     ),
     (
         r"\((\w+)\):.*(?:[Cc]an't find .*file ?system|[Bb]ad magic number)",
-        "blkid /dev/{0} shows what is on the device; mount it as that type",
+        "blkid /dev/{0} shows what is on the device; mount it as that type (empty: mkfs)",
     ),
     (
         r"(?:EXT[234]-fs error \(device |XFS \(|BTRFS \w+ \(device )(\w+)",
@@ -203,6 +203,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("ENOENT",), ("execve*",), not_found.interpreter),
     (("ENOENT", "EACCES", "EPERM"), ("open*", "creat", "stat*", "newfstatat"), cgroups.no_file),
     (("ENOENT",), _PATHS, not_found.special),
+    (("ENOENT",), ("mount",), mounts.missing_layer),
     (("ENOENT",), (*_CREATES, "utimensat"), mounts.of_kernel),
     (("ENOENT",), _PATHS, not_found.searched),
     (("ENOENT",), _PATHS, not_found.missing),

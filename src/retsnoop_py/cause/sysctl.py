@@ -6,6 +6,7 @@ The value is read after the command ended.
 
 from __future__ import annotations
 
+import mmap
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -93,6 +94,7 @@ def _reason(row: Setting, scene: Scene) -> Reason | None:
     fields["more"] = str(max(2 * int(value), 1)) if _is_number(value) else value
     fields["raised"] = _raised(value, scene)
     fields["pages"] = str(int(value) + _MORE_PAGES) if _is_number(value) else value
+    fields["room"] = str(int(value) + _pages(scene)) if _is_number(value) else value
     if scene.call.address is not None:
         fields["port"] = str(scene.call.address.port)
     if row.asked is not None:
@@ -119,6 +121,11 @@ def _raised(value: str, scene: Scene) -> str:
     else:
         numbers = [2 * one for one in numbers]
     return " ".join(map(str, numbers))
+
+
+def _pages(scene: Scene) -> int:
+    """The pages of memory of the segment that shmget(2) was to create."""
+    return -(-scene.call.arguments[1] // mmap.PAGESIZE) if scene.call.name == "shmget" else 0
 
 
 def _advice(row: Setting, fields: Mapping[str, str]) -> Sequence[str]:

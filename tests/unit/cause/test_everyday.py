@@ -190,6 +190,13 @@ def test_attributes_that_a_file_cannot_have_or_does_not_have(tmp_path: Path) -> 
     assert gone.text == f"{tmp_path} does not have the attribute user.note."
 
 
+def test_a_layer_of_an_overlay_that_does_not_exist(tmp_path: Path) -> None:
+    options = f"lowerdir={tmp_path}:{tmp_path}/lower,upperdir={tmp_path}/upper,workdir={tmp_path}"
+    texts = ((0, "overlay"), (1, str(tmp_path)), (2, "overlay"), (4, options))
+    found = reason(call("mount", errno.ENOENT, *texts))
+    assert found.text == f"The directory {tmp_path}/lower of the option lowerdir does not exist."
+
+
 def test_a_new_root_that_is_no_mount_point(tmp_path: Path) -> None:
     (tmp_path / "old").mkdir()
     found = reason(call("pivot_root", errno.EINVAL, (0, str(tmp_path)), (1, f"{tmp_path}/old")))

@@ -250,6 +250,7 @@ def test_every_row_of_settings_has_a_text_that_can_be_written() -> None:
             "user",
             "more",
             "raised",
+            "room",
             "pages",
             "asked",
             "port",
