@@ -333,8 +333,13 @@ ROWS |= {
         "sysctl -qw fs.inotify.max_user_instances=128",
     ),
     "program that refuses": Row(
+        "swapon /tmp/reasons/swap",
+        ("The swap file /tmp/reasons/swap has holes", "dd if=/dev/zero of=/tmp/reasons/swap"),
+        "truncate -s 20M /tmp/reasons/swap; chmod 600 /tmp/reasons/swap; mkswap /tmp/reasons/swap",
+    ),
+    "long interface name": Row(
         "ip link add averyveryverylongname0 type dummy",
-        ("averyveryverylongname0 cannot be the name", "1 to 15 characters"),
+        ("The name averyveryverylongname0 is too long", "at most 15 characters"),
     ),
     "not for this machine": Row(
         "bash -c /tmp/reasons/short",

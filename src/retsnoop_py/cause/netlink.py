@@ -56,6 +56,8 @@ _VERBS = (
     ("SET", "changing"),
 )
 _GATEWAY = 5
+#: Characters of the name of a network interface (IFNAMSIZ).
+_NAME = 15
 #: The subsystem of nftables among the messages of netfilter (NFNL_SUBSYS_NFTABLES).
 _NFTABLES = 10
 #: struct nfgenmsg.
@@ -138,6 +140,13 @@ def reason(scene: Scene) -> Reason | None:
     name, error = object_of(request), errno_name(scene.call.error)
     if error == "ENODEV" and found is not None and found.name == "LINK" and name:
         return Reason("not-found", f"There is no network interface {show(name)}.", _links(name))
+    if error == "ERANGE" and found is not None and found.name == "LINK" and len(name) > _NAME:
+        return Reason(
+            "too-long",
+            f"The name {show(name)} is too long: an interface name has at most {_NAME} characters.",
+            ("choose a shorter name",),
+            is_seen_later=False,
+        )
     if request.message:
         return answered([request.message])
     if found is None:

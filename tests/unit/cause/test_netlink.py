@@ -43,6 +43,12 @@ def test_the_kernel_s_message_and_what_to_change() -> None:
     assert "use a gateway in a network that this machine is connected to" in found.advice[0]
 
 
+def test_a_name_that_is_too_long_for_an_interface() -> None:
+    name = attribute(3, b"averyveryverylongname0\0")
+    found = reason(refused(errno.ERANGE, NEWLINK, 16, name, message="Attribute failed policy"))
+    assert found.text.startswith("The name averyveryverylongname0 is too long")
+
+
 def test_what_is_there_and_what_is_not() -> None:
     link = refused(errno.EEXIST, NEWLINK, 16, attribute(3, b"d0\0"))
     assert reason(link).text == "There is a network interface d0 already."
