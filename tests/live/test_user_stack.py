@@ -82,11 +82,13 @@ def test_a_deleted_program_with_a_fifo_of_its_name_has_symbols(machine: Machine)
     """What runs is read, not what has its name; and nobody waits for a FIFO."""
     program = compiled(machine, "callers", *FLAGS)
     options = ("-e", "*_sys_ioctl", "--user-stack", "--format", "json", "--user", "nobody")
-    tool = shlex.join([TOOL, *options, "--", "/proc/self/fd/9", str(CALLS), "2"])
-    script = f"cp {program} x && exec 9<x && rm x && mkfifo 'x (deleted)' && exec {tool}"
+    # the command opens it: with --user it gets no descriptor of its caller
+    inner = f"exec 9<x && rm x && mkfifo 'x (deleted)' && exec /proc/self/fd/9 {CALLS} 2"
+    tool = shlex.join([TOOL, *options, "--", "sh", "-c", inner])
+    script = f"mkdir -m 777 deleted && cd deleted && cp {program} x && exec {tool}"
     result = machine.run(["sh", "-c", f"cd /run && {script}"])
     assert result.status == 0, result.err
     lines = [json.loads(line) for line in result.out.splitlines()]
-    inner = [line["user_stack"][-1] for line in lines if line["type"] == "session"]
-    told = {(frame["file"], frame["symbol"]) for frame in inner}
-    assert (len(inner), told) == (CALLS, {("/run/x (deleted)", "inner_call")}), result.err
+    rows = [line["user_stack"][-1] for line in lines if line.get("process") == "9"]
+    told = {(frame["file"], frame["symbol"]) for frame in rows}
+    assert (len(rows), told) == (CALLS, {("/run/deleted/x (deleted)", "inner_call")}), result.err
