@@ -46,6 +46,8 @@ class Explainer:
         self.witness = Witness.of(self.facts, by_thread=self.calls)
         self._signals = signals
         self._known: dict[object, Explained] = {}
+        #: Sessions that may lack a reason: their calls were among too many.
+        self.missed = 0
 
     def sink(self, make_sink: SinkMaker) -> SinkMaker:
         """The same, and explained."""
@@ -65,16 +67,18 @@ class Explainer:
 
     def _call(self, session: Session) -> SystemCall | None:
         """The failed system call around a session, waiting for it a moment."""
-        while True:
-            found = self.calls.around(session.tid, session.start_ns, session.emit_ns)
-            if found is not None:
-                return found
+        at = session.tid, session.start_ns, session.emit_ns
+        while (found := self.calls.around(*at)) is None:
             is_late = time.monotonic_ns() > session.emit_ns + _PATIENCE_NS
             with self._signals.held(), self._signals.postponed():
                 self.witness.read()
             if is_late:
-                return self.calls.around(session.tid, session.start_ns, session.emit_ns)
+                found = self.calls.around(*at)
+                break
             time.sleep(_PAUSE)
+        if found is None and self.calls.has_dropped(session.tid, session.emit_ns):
+            self.missed += 1
+        return found
 
     def _reason(self, session: Session, call: SystemCall) -> Explained:
         state = call.state and replace(call.state, begin=0)
@@ -104,6 +108,9 @@ class _Explaining:
         seen = self._explainer.witness.found
         if seen.problem is not None:
             self.say(f"WARNING: --explain saw no system calls of the command: {seen.problem}")
-        elif lost_calls := seen.lost + self._explainer.calls.dropped:
-            self.say(f"WARNING: --explain lost {counted(lost_calls, 'record')} of system calls")
+        elif seen.lost:
+            self.say(f"WARNING: --explain lost {counted(seen.lost, 'record')} of system calls")
+        if missed := self._explainer.missed:
+            sessions = counted(missed, "session")
+            self.say(f"WARNING: --explain may lack the reason of {sessions}: too many calls failed")
         self._sink.end(lost)

@@ -351,35 +351,39 @@ def _action(call: Syscall) -> int:
 class CallsByThread:
     """Failed system calls that are asked for by a time inside them, thread by thread.
 
-    Of each thread the times must not go back: what lies before the last one is forgotten.
-    ``dropped``: so many calls were too many to keep.
+    The times of each thread must not decrease: calls before the last time are forgotten.
     """
 
     def __init__(self) -> None:
         self._calls: dict[int, deque[SystemCall]] = {}
         self._count = 0
-        self.dropped = 0
+        #: By thread: when the last call returned that was dropped for want of room.
+        self._dropped: dict[int, int] = {}
 
     def add(self, call: SystemCall) -> None:
         """Keep a call that returned later than those of its thread so far."""
         self._calls.setdefault(call.tid, deque()).append(call)
         self._count += 1
         if self._count > _MOST_BY_THREAD:
-            self.dropped += 1
-            self._drop(next(iter(self._calls)))
+            first = next(iter(self._calls))
+            self._dropped[first] = self._calls[first][0].time
+            self._drop(first)
 
     def around(self, tid: int, start: int, end: int) -> SystemCall | None:
         """The call in which the thread was from ``start`` to ``end``, ns of CLOCK_MONOTONIC.
 
         None if it did not fail, or is not known to have returned.
         """
-        while calls := self._calls.get(tid):
-            call = calls[0]
-            if call.time >= end:
-                began = call.state.begin if call.state is not None else 0
-                return call if began <= start else None
+        while (calls := self._calls.get(tid)) and calls[0].time < end:
             self._drop(tid)
-        return None
+        if not calls or self.has_dropped(tid, end):
+            return None
+        began = calls[0].state.begin if calls[0].state is not None else 0
+        return calls[0] if began <= start else None
+
+    def has_dropped(self, tid: int, end: int) -> bool:
+        """Whether the call may be missing that the thread was in at ``end``: too many were kept."""
+        return self._dropped.get(tid, 0) >= end
 
     def _drop(self, tid: int) -> None:
         """Forget the oldest call of a thread."""

@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from importlib.resources import files as resources
 from pathlib import Path, PurePath
 
 from msgspec import Struct
@@ -18,6 +17,7 @@ from retsnoop_py.cause import files
 from retsnoop_py.cause.operation import object_of, path_of, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path, shell_word
+from retsnoop_py.cause.tables import read_table
 from retsnoop_py.package import path_of_caller
 from retsnoop_py.value import replace
 
@@ -182,6 +182,7 @@ class _Place(Struct, frozen=True, forbid_unknown_fields=True):
     text: str
     advice: tuple[str, ...] = ()
     but: tuple[str, ...] = ()
+    without: str = ""
 
 
 class _Places(Struct, frozen=True, forbid_unknown_fields=True):
@@ -191,12 +192,7 @@ class _Places(Struct, frozen=True, forbid_unknown_fields=True):
 @lru_cache(1)
 def places() -> tuple[_Place, ...]:
     """The rows of ``places.toml``."""
-    import tomllib
-
-    from msgspec import convert
-
-    text = resources(__package__).joinpath("places.toml").read_text(encoding="utf-8")
-    return convert(tomllib.loads(text), _Places).place
+    return read_table("places.toml", _Places).place
 
 
 def special(scene: Scene) -> Reason | None:
@@ -209,6 +205,8 @@ def special(scene: Scene) -> Reason | None:
     spelled = [f"check the spelling: {show(alike)} exists"] if alike else []
     for row in places():
         if not fnmatchcase(path, row.path) or any(fnmatchcase(path, one) for one in row.but):
+            continue
+        if row.without and os.path.exists(row.without):
             continue
         fixed = re.split(r"[*\[]", row.path)[0]
         name = path[len(fixed) :].partition("/")[0]

@@ -8,7 +8,7 @@ import stat
 from fnmatch import fnmatchcase
 
 from retsnoop_py.cause import files
-from retsnoop_py.cause.operation import described, show
+from retsnoop_py.cause.operation import described, descriptor, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path
 from retsnoop_py.cause.waiting import locks, proc
@@ -63,11 +63,7 @@ def wrong_kind(scene: Scene) -> Reason | None:
     kind = _KINDS.get(command >> 8 & 0xFF)
     if kind is None or errno_name(scene.call.error) != "ENOTTY":
         return None
-    file, number = described(place), scene.call.arguments[0] & 0xFFFFFFFF
-    name = {0: "Standard input", 1: "Standard output", 2: "Standard error"}.get(
-        number, f"File descriptor {number}"
-    )
-    text = f"{name}{f' ({file})' if file else ''} is not {kind.noun}."
+    text = f"{descriptor(scene.call)} is not {kind.noun}."
     return Reason("descriptor", text, kind.advice, is_seen_later=False)
 
 
@@ -90,11 +86,9 @@ def not_seekable(scene: Scene) -> Reason | None:
     place = scene.call.place(0)
     if place is None or stat.S_ISREG(place.mode):
         return None
-    number, file = scene.call.arguments[0] & 0xFFFFFFFF, described(place)
     return Reason(
         "descriptor",
-        f"File descriptor {number}{f' ({file})' if file else ''} has no position: its data can "
-        "only be read or written in order.",
+        f"{descriptor(scene.call)} has no position: its data can only be read or written in order.",
         ("use a regular file: write the data to a file first",),
         is_seen_later=False,
     )
@@ -110,9 +104,8 @@ def locked(scene: Scene) -> Reason | None:
     if not found:
         return Reason(
             "busy",
-            f"Another process held a lock on {file}. It has released the lock since.",
+            f"Another process held a lock on {file}. /proc/locks lists no holder any more.",
             ("run the command again",),
-            is_seen_later=False,
         )
     names = " and ".join(proc.who(one) for one in found[:3])
     wait = ("or wait for the lock: flock -w SECONDS",) if call.name == "flock" else ()

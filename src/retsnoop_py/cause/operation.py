@@ -194,12 +194,24 @@ def _signed(argument: int) -> int:
     return (argument & 0xFFFFFFFF ^ 1 << 31) - (1 << 31)
 
 
+#: The descriptors that have a name.
+_STREAMS = {0: "Standard input", 1: "Standard output", 2: "Standard error"}
+
+
 def described(place: Place) -> str:
     """The file of a descriptor: its path, or its kind where it has none."""
     if place.path is not None and not place.is_detached:
         return show(place.path) + (" (deleted)" if place.is_deleted else "")
     kinds = ((stat.S_ISSOCK, "a socket"), (stat.S_ISFIFO, "a pipe"))
     return next((word for test, word in kinds if test(place.mode)), "")
+
+
+def descriptor(call: SystemCall) -> str:
+    """Return the call's descriptor as the begin of a sentence: ``File descriptor 3 (a pipe)``."""
+    number, place = call.arguments[0] & 0xFFFFFFFF, call.place(0)
+    name = _STREAMS.get(number, f"File descriptor {number}")
+    file = described(place) if place is not None else ""
+    return f"{name} ({file})" if file else name
 
 
 def show(text: str) -> str:

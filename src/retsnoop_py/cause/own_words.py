@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from importlib.resources import files as resources
 
 from msgspec import Struct
 
@@ -14,6 +13,7 @@ from retsnoop_py.cause.events import Witnessed
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason
 from retsnoop_py.cause.shell import shell_path
+from retsnoop_py.cause.tables import read_table
 
 __all__ = ["Words", "own_decision", "own_words"]
 
@@ -35,12 +35,7 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 @lru_cache(1)
 def own_words() -> tuple[Words, ...]:
     """All rows."""
-    import tomllib
-
-    from msgspec import convert
-
-    text = resources(__package__).joinpath("own_words.toml").read_text(encoding="utf-8")
-    return convert(tomllib.loads(text), _File).words
+    return read_table("own_words.toml", _File).words
 
 
 def own_decision(witnessed: Witnessed) -> Reason | None:

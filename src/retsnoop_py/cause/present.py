@@ -140,14 +140,19 @@ def _elf_format(path: str, head: bytes) -> Reason:
     """A program in the ELF format that this kernel does not run."""
     own = _machine(_head("/proc/self/exe"))
     machine, kind = _machine(head), int.from_bytes(head[16:18], "little")
-    if len(head) < _ELF_HEADER or (machine == own and kind != _RELOCATABLE):
-        size = os.stat(path).st_size
-        return Reason(
-            "format",
-            f"{show(path)} is a program for this machine, and its file is damaged or cut short: it "
-            f"has {size} bytes.",
-            ("copy, download or build the file again",),
-        )
+    size, end = os.stat(path).st_size, _headers_end(head)
+    again = ("copy, download or build the file again",)
+    if len(head) < _ELF_HEADER:
+        return Reason("format", f"{show(path)} is cut short: it has {size} bytes.", again)
+    if machine == own and kind != _RELOCATABLE:
+        text = f"{show(path)} is a program for this machine, and "
+        if end > size:
+            text += (
+                f"its file is cut short: it has {size} bytes, and its headers end at byte {end}."
+            )
+        else:
+            text += "the kernel cannot load it. Its file is probably damaged."
+        return Reason("format", text, again)
     if machine == own:
         return Reason(
             "format",
@@ -165,6 +170,16 @@ def _elf_format(path: str, head: bytes) -> Reason:
         f"{show(path)} is a program for {name}. This machine is {os.uname().machine}.",
         tuple(advice),
     )
+
+
+def _headers_end(head: bytes) -> int:
+    """Where the program headers end that the header of a 64-bit ELF file names, in bytes."""
+    if len(head) < _ELF_HEADER:
+        return 0
+    offset, each, count = (
+        int.from_bytes(head[at : at + size], "little") for at, size in ((32, 8), (54, 2), (56, 2))
+    )
+    return offset + each * count
 
 
 def _head(path: str) -> bytes:

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from retsnoop_py.cause.files import user_name
-from retsnoop_py.cause.operation import described, show
+from retsnoop_py.cause.operation import described, descriptor, show
 from retsnoop_py.cause.reason import Reason, Scene
 
 __all__ = ["bad_descriptor", "capabilities", "no_process", "no_reader", "no_socket", "other_user"]
@@ -114,9 +114,7 @@ def no_socket(scene: Scene) -> Reason | None:
     place = scene.call.place(0)
     if place is None or stat.S_ISSOCK(place.mode):
         return None
-    file = described(place)
-    number = scene.call.arguments[0] & 0xFFFFFFFF
-    text = f"File descriptor {number}{f' ({file})' if file else ''} is not a socket."
+    text = f"{descriptor(scene.call)} is not a socket."
     advice = "check which descriptor the command gets: a service manager or inetd passes a socket"
     return Reason("descriptor", text, (advice,), is_seen_later=False)
 

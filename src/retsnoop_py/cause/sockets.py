@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,8 @@ from retsnoop_py.kernel.errno import errno_name
 
 __all__ = ["connection", "missing_interface", "no_ipv6", "no_option", "no_protocol", "route_type"]
 
+#: Addresses that mean something on one link alone: fe80::/10, and multicast of that scope.
+_LINK_LOCAL = re.compile("fe[89ab][0-9a-f]:|ff[0-9a-f]2:")
 _IPV6 = Path("/proc/sys/net/ipv6/conf")
 #: Protocols of socket(2) that modules have (linux/in.h), by number.
 _PROTOCOLS = {33: "dccp", 132: "sctp", 136: "udplite", 262: "mptcp"}
@@ -131,7 +134,7 @@ def no_ipv6(scene: Scene) -> Reason | None:
     if address is None or address.family != AF_INET6 or is_elsewhere(scene):
         return None
     if errno_name(scene.call.error) == "EINVAL":
-        if not address.host.startswith("fe80:"):
+        if not _LINK_LOCAL.match(address.host):
             return None
         return Reason(
             "not-local",

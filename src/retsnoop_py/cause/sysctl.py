@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from importlib.resources import files as resources
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,6 +22,7 @@ from retsnoop_py.cause.files import user_name
 from retsnoop_py.cause.limits import size
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.tables import read_table
 from retsnoop_py.kernel.errno import errno_name
 
 __all__ = ["Setting", "settings", "sysctl"]
@@ -67,12 +67,7 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 @lru_cache(1)
 def settings() -> tuple[Setting, ...]:
     """All rows."""
-    import tomllib
-
-    from msgspec import convert
-
-    text = resources(__package__).joinpath("sysctl.toml").read_text(encoding="utf-8")
-    return convert(tomllib.loads(text), _File).setting
+    return read_table("sysctl.toml", _File).setting
 
 
 def sysctl(scene: Scene) -> Reason | None:

@@ -289,10 +289,12 @@ def test_no_call_is_taken_for_another() -> None:
     assert calls.around(7, 360, 380) is None, "a completion of io_uring"
 
 
-def test_calls_that_are_too_many_to_keep_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_known_where_a_call_may_have_been_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(witness, "_MOST_BY_THREAD", 2)
     calls = by_thread(at(100, 50) + at(110, 60, tid=8) + at(300, 250) + at(310, 305))
-    assert calls.dropped == 2
-    assert calls.around(7, 60, 90) is None
     assert calls.around(8, 60, 90) is not None
+    assert not calls.has_dropped(8, 90)
+    assert calls.around(7, 60, 90) is None
+    assert calls.has_dropped(7, 90)
     assert calls.around(7, 306, 307) is not None
+    assert not calls.has_dropped(7, 307)

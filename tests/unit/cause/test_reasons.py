@@ -429,7 +429,7 @@ def test_a_descriptor_that_is_no_socket() -> None:
     found = reason(
         call("listen", errno.ENOTSOCK, places=((0, place("/dev/null")),), arguments=(0,) * 6)
     )
-    assert found.text == "File descriptor 0 (/dev/null) is not a socket."
+    assert found.text == "Standard input (/dev/null) is not a socket."
 
 
 def test_a_datagram_that_is_too_large() -> None:
