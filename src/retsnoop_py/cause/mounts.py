@@ -149,13 +149,22 @@ def is_mounted(path: str) -> bool:
 
 
 def two_file_systems(scene: Scene) -> Reason | None:
-    """Two paths of a call are in different file systems."""
-    one, two = (path_of(scene.call, number) for number in (0, 1))
+    """Two files of a call are in different file systems."""
+    is_copy = scene.call.name == "copy_file_range"
+    one, two = _copied(scene) if is_copy else [path_of(scene.call, number) for number in (0, 1)]
     if one is None or two is None:
         return None
-    mounts = files.mount_of(one), files.mount_of(os.path.dirname(two))
+    mounts = files.mount_of(one), files.mount_of(two if is_copy else os.path.dirname(two))
     if mounts[0] is None or mounts[1] is None or mounts[0].point == mounts[1].point:
         return None
+    if is_copy:
+        return Reason(
+            "two-file-systems",
+            f"{show(one)} is in the {mounts[0].kind} file system at {show(mounts[0].point)}, and "
+            f"{show(two)} is in the {mounts[1].kind} file system at {show(mounts[1].point)}. "
+            "copy_file_range() does not copy between these two.",
+            ("copy with read() and write(), as cp(1) does if copy_file_range() fails",),
+        )
     return Reason(
         "two-file-systems",
         f"{show(one)} is in the file system at {show(mounts[0].point)}, and {show(two)} would be "
@@ -167,6 +176,12 @@ def two_file_systems(scene: Scene) -> Reason | None:
             f"or copy the file: cp {shell_path(one)} {shell_path(two)}",
         ),
     )
+
+
+def _copied(scene: Scene) -> list[str | None]:
+    """The paths of the two descriptors of copy_file_range(2)."""
+    places = [scene.call.place(number) for number in (0, 2)]
+    return [one.path if one is not None else None for one in places]
 
 
 def file_system_type(scene: Scene) -> Reason | None:

@@ -20,6 +20,7 @@ from retsnoop_py.cause import (
     busy,
     cgroups,
     conditions,
+    decisions,
     denied,
     file_systems,
     limits,
@@ -58,6 +59,7 @@ def load_tables() -> None:
     import difflib  # noqa: F401 - so are names that are alike
 
     sysctl.settings()
+    decisions.decisions()
     not_found.places()
     own_words.own_words()
 
@@ -123,8 +125,24 @@ _ABOUT_MESSAGES = (
         "blkid /dev/{0} shows what is on the device; mount it as that type (empty: mkfs)",
     ),
     (
-        r"(?:EXT[234]-fs error \(device |XFS \(|BTRFS \w+ \(device )(\w+)",
+        r"swapfile must not be copy-on-write",
+        "create the swap file with btrfs filesystem mkswapfile, which turns copy-on-write off",
+    ),
+    (
+        r"(\w+) too small for target: start=\d+, len=\d+, dev_size=(\d+)",
+        "shorten the table: {0} has {1} sectors of 512 bytes; or use a larger device",
+    ),
+    (
+        r"EXT[234]-fs error \(device (\w+)",
         "the file system is damaged: unmount it and check it: fsck /dev/{0}",
+    ),
+    (
+        r"XFS \((\w+)\): .*(?:[Cc]orrupt|[Uu]nmount and run xfs_repair)",
+        "the file system is damaged: unmount it and repair it: xfs_repair /dev/{0}",
+    ),
+    (
+        r"BTRFS (?:error|critical) \(device (\w+)",
+        "unmount the file system and check it: btrfs check --readonly /dev/{0}",
     ),
     (
         r"I/O error, dev (\w+)",
@@ -196,6 +214,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("*",), ("init_module", "finit_module"), modules.not_loaded),
     (("EINVAL",), ("swapoff",), busy.no_swap_space),
     (_WITH_MESSAGES, _PATHS, kernel_message),
+    (("*",), _PATHS, decisions.decision),
     (("ENODEV",), ("mount", "fsopen"), mounts.file_system_type),
     (("EPERM",), _SENDS, netfilter.netfilter),
     # paths
@@ -271,7 +290,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EINVAL",), (*_CREATES, "rename*"), file_systems.bad_name),
     (("EINVAL", "EBUSY"), ("pivot_root",), mounts.no_pivot),
     (("ENODATA",), ("*getxattr*", "*removexattr*"), file_systems.missing_attribute),
-    (("EXDEV",), ("rename*", "link*"), mounts.two_file_systems),
+    (("EXDEV",), ("rename*", "link*", "copy_file_range"), mounts.two_file_systems),
     (("ENOKEY",), _PATHS, mounts.encrypted),
     (("ENOEXEC", "EIO"), ("execve*",), present.program_format),
     (("ENXIO", "ENODEV"), ("open*", "creat"), network.special_file),

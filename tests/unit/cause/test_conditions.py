@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import errno
+import re
 
 import pytest
 from tests.unit.cause.test_refused import failed
 
+from retsnoop_py.cause.decisions import decision, decisions
 from retsnoop_py.cause.events import Witnessed
 from retsnoop_py.cause.files import Identity
+from retsnoop_py.cause.kinds import KINDS
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.reasons import reason_of
 
@@ -65,3 +68,62 @@ def test_a_flag_that_the_kernel_does_not_know(condition: str) -> None:
 )
 def test_what_the_caller_did_not_pass_is_no_reason(condition: str, values: dict[str, int]) -> None:
     assert reason(condition, **values) is None
+
+
+def meant(
+    name: str, error: int, condition: str | None = None, *chain: str, first: int = 0, **values: int
+) -> Reason | None:
+    one = failed(name, error, arguments=(first, 0, 0, 0, 0, 0))
+    named = tuple((name.replace("__", "->"), value) for name, value in values.items())
+    scene = Scene(one, Witnessed((one,)), Identity(0, 0), (), chain, condition, named)
+    return decision(scene)
+
+
+def test_a_condition_of_the_kernel_in_words_with_its_value() -> None:
+    condition = "current->fs->users != 1"
+    chain = ("__x64_sys_setns", "mntns_install")
+    found = meant("setns", errno.EINVAL, condition, *chain, current__fs__users=2)
+    assert found is not None
+    assert found.kind == "namespace"
+    assert found.text.startswith("2 threads share the root and current directory")
+    assert not found.is_seen_later
+    assert meant("setns", errno.EINVAL, condition, *chain) is None, "the value is not known"
+    assert meant("setns", errno.EPERM, condition, *chain, current__fs__users=2) is None
+    assert meant("setns", errno.EINVAL, condition, "cgroupns_install", current__fs__users=2) is None
+    assert meant("setns", errno.EINVAL, "ns->mounts != 1", *chain, ns__mounts=2) is None
+    assert meant("setns", errno.EINVAL, None, *chain) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "condition", "word"),
+    [
+        ("sched_setattr", errno.EPERM, "__bitmap_subset() == 0", "SCHED_DEADLINE"),
+        ("mount_setattr", errno.EINVAL, "(type->fs_flags & 0x20) == 0", "ID-mapped"),
+        ("mount_setattr", errno.EINVAL, "m->mnt_sb->s_type->fs_flags & 32 == 0", "ID-mapped"),
+        ("unshare", errno.EINVAL, "task->thread_node.next != &signal->thread_head", "threads"),
+        ("perf_event_open", errno.ENOENT, None, "performance monitoring unit"),
+    ],
+)
+def test_conditions_of_several_calls(
+    name: str, error: int, condition: str | None, word: str
+) -> None:
+    found = meant(name, error, condition)
+    assert found is not None
+    assert word in found.text
+
+
+def test_a_row_may_be_for_one_operation_of_a_call() -> None:
+    found = meant("prctl", errno.EACCES, first=22)
+    assert found is not None
+    assert "no_new_privs" in found.text
+    assert meant("prctl", errno.EACCES, first=8) is None
+
+
+def test_each_row_of_conditions_is_complete() -> None:
+    for row in decisions():
+        assert row.kind in KINDS
+        assert row.text.endswith(".")
+        assert row.advice
+        groups = re.compile(row.condition).groups
+        assert row.text == row.text.format(*[f"{{{number}}}" for number in range(groups)])
+        assert set(row.errors) <= set(errno.errorcode.values())

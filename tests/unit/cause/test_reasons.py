@@ -460,3 +460,41 @@ def test_a_device_without_that_file_system() -> None:
 def test_a_host_name_that_is_too_long() -> None:
     one = call("sethostname", errno.EINVAL, (0, "a" * 89), arguments=(0, 89, 0, 0, 0, 0))
     assert reason(one).text == "The name has 89 characters. A host name has at most 64."
+
+
+@pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        (
+            "BTRFS warning (device loop0): swapfile must not be copy-on-write",
+            "create the swap file with btrfs filesystem mkswapfile",
+        ),
+        ("BTRFS info (device loop0): first mount of filesystem 1234", ""),
+        ("BTRFS error (device sdb1): open_ctree failed", "btrfs check --readonly /dev/sdb1"),
+        ("XFS (loop1): Mounting V5 Filesystem 1234", ""),
+        ("XFS (sda1): Metadata corruption detected at xfs_agf_read_verify", "xfs_repair /dev/sda1"),
+        (
+            "device-mapper: table: 252:0: loop0 too small for target: start=0, len=99, dev_size=16",
+            "shorten the table: loop0 has 16 sectors",
+        ),
+    ],
+)
+def test_only_a_message_about_damage_advises_a_check(message: str, advice: str) -> None:
+    found = reason(call("swapon", errno.EINVAL), said=(message,))
+    assert found.kind == "kernel-message"
+    assert bool(found.advice) == bool(advice)
+    assert advice in " ".join(found.advice)
+
+
+def test_no_copy_in_the_kernel_between_two_file_systems() -> None:
+    memory, program = ("/dev/shm", "/proc") if os.path.ismount("/dev/shm") else ("/sys", "/proc")
+    places = (
+        (0, Place(f"{memory}/source", stat.S_IFREG | 0o644, 7)),
+        (2, Place(f"{program}/target", stat.S_IFREG | 0o644, 8)),
+    )
+    found = reason(call("copy_file_range", errno.EXDEV, places=places))
+    assert found.kind == "two-file-systems"
+    assert f"{memory}/source is in the" in found.text
+    assert "copy_file_range() does not copy between these two" in found.text
+    with pytest.raises(AssertionError):
+        reason(call("copy_file_range", errno.EXDEV, places=places[:1]))
