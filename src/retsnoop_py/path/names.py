@@ -53,6 +53,8 @@ _SIGNS = {
     "s": "<",
     "ns": ">=",
 }
+#: An amount that is a multiple of a page, or such a large one, is rather written in hex.
+_PAGE, _FIRST_PATTERN = 4096, 1 << 48
 #: Where the kernel's half of the addresses begins.
 _FIRST_ADDRESS = 0xFFFF << 48
 _UNSIGNED = frozenset({"b", "ae", "a", "be"})
@@ -283,7 +285,8 @@ class Namer:
             value = right.value
             if value < 0 and (condition in _UNSIGNED or value < -4095):
                 value &= 0xFFFFFFFF if flags.size <= INT else _MASK
-            second = _Named(self._constant(value, first.type))
+            is_amount = condition not in ("e", "ne")
+            second = _Named(self._constant(value, first.type, is_amount=is_amount))
             if not value and self._is_pointer(first):
                 second = _Named("NULL")
         return f"{first.inner} {_SIGNS[condition]} {second.inner}"
@@ -304,7 +307,7 @@ class Namer:
         last = start + (flags.right.value & _MASK >> 64 - 8 * min(flags.size, 8))
         if condition in ("b", "ae"):
             last -= 1
-        low, high = (self._constant(one, named.type) for one in (start, last))
+        low, high = (self._constant(one, named.type, is_amount=True) for one in (start, last))
         if condition in ("a", "ae"):
             return f"{named.inner} < {low} || {named.inner} > {high}"
         return f"{named.inner} >= {low} && {named.inner} <= {high}"
@@ -367,11 +370,14 @@ class Namer:
             return None
         return _Named(f"{what}({first.text}, {second.text})", first.type)
 
-    def _constant(self, value: int, type_id: int) -> str:
+    def _constant(self, value: int, type_id: int, *, is_amount: bool = False) -> str:
+        """A number as the source probably has it; ``is_amount``: something is larger or smaller."""
         enumerator = self._enumerator(value, type_id) if type_id else None
         if enumerator:
             return enumerator
-        if -4096 <= value < 4096:
+        if -_PAGE <= value < _PAGE:
+            return str(value)
+        if is_amount and value < _FIRST_PATTERN and value % _PAGE not in (0, _PAGE - 1):
             return str(value)
         # of the kernel's addresses those count that begin a variable, as the head of a list
         name = self._data_name(value & _MASK) if value & _MASK >= _FIRST_ADDRESS else None

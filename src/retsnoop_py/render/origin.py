@@ -17,6 +17,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from msgspec import structs
+
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render.args.node import pointer
@@ -39,6 +41,8 @@ _SMALL = 10_000
 #: A number of which some bits are asked for is rather a bit pattern.
 _MASKED = re.compile(r"[\w)] & (?!1\b)|^(?:test|tst) (?!(\w+), \1\b)")
 _DIGITS = 10
+#: An amount that is a multiple of a page, or such a large one, is rather written in hex.
+_PAGE, _FIRST_PATTERN = 4096, 1 << 48
 _POINTER = (1 << 64) - 1
 
 
@@ -99,7 +103,7 @@ def origin_lines(
     """
     rows: list[tuple[str, str, to.CodePlace | None]] = []
     if origin.returned is not None:
-        place = origin.returned
+        place = _return_of(origin.returned, origin.decided)
         rows.append((_with_its_caller(place, origin.function.name), _returned(origin), place))
     if origin.decided is not None:
         place = origin.decided.place
@@ -135,6 +139,28 @@ def place_text(place: to.CodePlace, function: str) -> str:
     if len(place.inline) > 1 and place.inline[0].function != function.partition(".")[0]:
         text += f" in {place.inline[0].function}"
     return printable(text)
+
+
+def _return_of(returned: to.CodePlace, decided: to.Decision | None) -> to.CodePlace:
+    """The place of a return, and not that of a test whose code makes the result as well.
+
+    Compilers give an error's number the line of the inlined function that tests for it. The caller
+    of that function returns the error.
+    """
+    if decided is None or len(returned.inline) < 2 or not decided.place.inline:
+        return returned
+    one, other = returned.inline[0], decided.place.inline[0]
+    if (one.function, one.file, one.line) != (other.function, other.file, other.line):
+        return returned
+    caller = returned.inline[1]
+    return structs.replace(
+        returned,
+        file=caller.file,
+        line=caller.line,
+        column=caller.column,
+        inline=returned.inline[1:],
+        text=None,
+    )
 
 
 def _with_its_caller(place: to.CodePlace, function: str) -> str:
@@ -207,8 +233,22 @@ def _values(decided: to.Decision) -> Iterator[str]:
             yield f"{operand.name} = {pointer(operand.value & _POINTER)}"
         else:
             end = _DIGITS if _MASKED.search(decided.condition or instruction) else _SMALL
-            small = -_SMALL < operand.value < end
-            yield f"{operand.name} = {operand.value if small else hex(operand.value)}"
+            is_decimal = -_SMALL < operand.value < end or _is_amount(operand, decided.condition)
+            yield f"{operand.name} = {operand.value if is_decimal else hex(operand.value)}"
+
+
+def _is_amount(operand: to.ConditionOperand, condition: str | None) -> bool:
+    """Whether a value was compared as an amount, and a person reads it as one.
+
+    It is larger or smaller than a decimal number, or than a named value.
+    """
+    if operand.value is None or not -_FIRST_PATTERN < operand.value < _FIRST_PATTERN:
+        return False
+    name = re.escape(operand.name)
+    if re.search(rf"{name}\)? [<>]=? -?\d\d+\b", condition or ""):
+        return True
+    is_compared = re.search(rf"{name}\)? [<>]=? [A-Za-z_(]|[<>]=? \(?{name}", condition or "")
+    return bool(is_compared) and operand.value % _PAGE not in (0, _PAGE - 1)
 
 
 def encode_origin(

@@ -177,6 +177,40 @@ def test_of_flags_the_bits_are_shown(condition: str | None, instruction: str, va
     assert line.endswith(f"x = {value}")
 
 
+@pytest.mark.parametrize(
+    ("condition", "value", "shown"),
+    [
+        ("x > 10000", 70_369_281, "70369281"),
+        ("ucount >= x", 65530, "65530"),
+        ("x > page_limit", 8 * 4096, "0x8000"),
+        ("x > 7", 1 << 30, "0x40000000"),
+        ("x > y", (1 << 64) - 1 << 20, hex((1 << 64) - 1 << 20)),
+        ("x != 10000", 70_369_281, hex(70_369_281)),
+    ],
+)
+def test_an_amount_is_decimal(condition: str, value: int, shown: str) -> None:
+    operand = to.ConditionOperand("x", value)
+    decided = to.Decision(to.CodePlace("0x5", 5, ""), condition, True, (operand,))
+    (line,) = origin_lines(to.Origin(CHECK, 3, RESULT, "constant", decided=decided), 0, Palette())
+    assert line.endswith(f"x = {shown}")
+
+
+def test_an_inlined_test_does_not_return_the_error_of_its_caller() -> None:
+    file = "kernel/cgroup/cgroup.c"
+    inline = (to.Source("is_root", file, 436, 5), to.Source("write", file, 3608, 6))
+    test = to.CodePlace("0x5", 5, "", file, 436, 5, inline)
+    decided = to.Decision(test, "a", True)
+    same = replace(test, column=29, inline=(replace(inline[0], column=29), inline[1]))
+    origin = to.Origin(CHECK, 3, RESULT, "constant", returned=same, decided=decided)
+    assert list(origin_lines(origin, 0, Palette())) == [
+        f"{file}:3608:6             returned -EINVAL",
+        f"{file}:436:5 in is_root   because a",
+    ]
+    other = replace(same, line=440, inline=(replace(inline[0], line=440), inline[1]))
+    origin = replace(origin, returned=other)
+    assert next(origin_lines(origin, 0, Palette())).startswith(f"{file}:440:29 in is_root")
+
+
 def test_of_a_headers_function_it_is_told_where_it_is_used() -> None:
     inline = (
         to.Source("d_is_dir", "include/linux/dcache.h", 429, 30),
