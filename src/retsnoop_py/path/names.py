@@ -20,6 +20,7 @@ from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.insn import INT, Flow, Insn, Machine, Mem, Names, Operand, Reg
 from retsnoop_py.path.members import STRUCTS, Members, members_at
 from retsnoop_py.path.origin import Decided
+from retsnoop_py.path.per_cpu import Part, PerCpu
 from retsnoop_py.path.values import Flags, Node
 from retsnoop_py.path.variables import Held, ReadVariables, VariablePlaces
 from retsnoop_py.session.paths import OperandText
@@ -115,6 +116,8 @@ class Namer:
         self._data: dict[int, str | None] = {}
         self._graph: Graph | None = None
         self._members: Members | None = None
+        #: Per-CPU variables, which BTF has of the kernel itself only.
+        self._per_cpu: PerCpu | None = None
         #: BTF type ids by name: of what functions return, of DWARF's types, of pointers to structs.
         self._returned_types: dict[str, int] = {}
         self._dwarf_types: dict[tuple[str, str], int] = {}
@@ -126,6 +129,8 @@ class Namer:
     def learn(self, graph: Graph) -> None:
         """Take the code from which it is told what of a union the function reads."""
         self._graph = graph
+        btf = self._btf() if self._function.module is None else None
+        self._per_cpu = PerCpu(btf, self._data_name) if btf is not None else None
 
     def condition(self, decided: Decided) -> _Condition:
         """What held when it was decided; empty where that cannot be said in C."""
@@ -488,6 +493,9 @@ class Namer:
         asked = self._syscall_argument(node)
         if asked is not None:
             return asked
+        part = self._per_cpu.read_by(node) if self._per_cpu is not None else None
+        if part is not None:
+            return self._member_of("per_cpu", part, node.size)
         base = self._name(node.args[0], depth + 1)
         if base is None or not self._target(base):
             return None  # by its own instruction DWARF may know it
@@ -524,6 +532,10 @@ class Namer:
         if node.args:
             return None
         name = self._data_name(node.value & _MASK)
+        if node.name == "gs" and name not in _CURRENT and self._per_cpu is not None:
+            part = self._per_cpu.at(node.value & _MASK)
+            if part is not None:
+                return self._member_of("this_cpu", part, node.size)
         if name is None:
             return None
         if node.name == "gs":
@@ -531,6 +543,20 @@ class Namer:
                 return _Named("current", self._pointer_to("task_struct"))
             return _Named(f"this_cpu({name})")
         return _Named(name)
+
+    def _member_of(self, macro: str, part: Part, size: int) -> _Named | None:
+        """A per-CPU variable, or the member of it that is read; ``macro`` is of linux/percpu.h."""
+        btf, text = self._btf(), f"{macro}({part.variable})"
+        if btf is None:
+            return None
+        if btf.resolve(part.type).kind not in STRUCTS:
+            is_whole = not part.offset and btf.size_of(part.type) == size
+            return _Named(text, part.type) if is_whole else None
+        found = self._fields(btf).fitting(None, part.type, part.offset, size)
+        if found is None:
+            return None
+        member, type_id, is_sure = found
+        return _Named(f"{text}.{member}{'' if is_sure else '?'}", type_id)
 
     def _data_name(self, address: int) -> str | None:
         if address not in self._data:

@@ -300,6 +300,8 @@ def _fold(op: str, left: int, right: int) -> int | None:
             return left + right
         case "-":
             return left - right
+        case "*":
+            return left * right
         case "&":
             return left & right
         case "|":

@@ -264,7 +264,8 @@ def _instruction(raw: tuple[int, int, str, str]) -> Insn:
         return Insn(address, size, text, "movsx", pair, writes=(register,))
     if name == "leave":
         return _leave(address, size, text)
-    op, condition = _op(name)
+    # with one operand it changes two registers
+    op, condition = ("mul", "") if name == "imul" and len(operands) > 1 else _op(name)
     known = tuple(one for one in operands if one is not None)
     if op == "other" or len(known) < len(operands):
         writes = _other_writes(name, prefix, operands)

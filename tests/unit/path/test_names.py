@@ -273,3 +273,55 @@ def test_a_function_and_a_struct_of_one_name_have_types_of_their_own() -> None:
     assert thing != number
     assert namer._return_type("thing") == number
     assert namer._pointer_to("thing") == 0
+
+
+#: mov rcx,[rdx*8-0x7da8b1e0]: the address of the variables of the CPU that edx is.
+OFFSET = "4863d7488b0cd5204e5782"
+
+
+@pytest.mark.parametrize(
+    ("code", "condition"),
+    [
+        # mov eax,0x100; mov rax,[rax+rcx+8]; cmp dword [rax+4],9; ja
+        (f"{OFFSET}b800010000488b440808837804097707", "per_cpu(queues).domain->size > 9"),
+        # mov rax,[rcx+0x108]; cmp dword [rax+4],9; ja
+        (f"{OFFSET}488b8108010000837804097707", "per_cpu(queues).domain->size > 9"),
+        # ... imul rax,rsi; shr rax,10; cmp rax,rsi; jb
+        (
+            f"{OFFSET}488b8108010000488b4008480fafc648c1e80a4839f07207",
+            "((per_cpu(queues).domain->share * attr) >> 10) < attr",
+        ),
+        # mov rax,gs:[0x108]; cmp dword [rax+4],9; ja
+        ("65488b042508010000837804097707", "this_cpu(queues).domain->size > 9"),
+        # mov eax,gs:[0x120]; cmp eax,9; ja
+        ("658b04252001000083f8097707", "this_cpu(count) > 9"),
+        # behind the last variable; another array; another size
+        ("658b042530010000837804097707", ""),
+        (f"{OFFSET.replace('20', '28')}488b8108010000837804097707", ""),
+        ("65488b042520010000837804097707", ""),
+    ],
+)
+def test_variables_that_each_cpu_has(code: str, condition: str, tmp_path: FilePath) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/kallsyms").write_text("ffffffff82574e20 D __per_cpu_offset\n")
+    blocks = graph(f"4883ec10{code}{ENDS}")
+    btf = BtfWriter()
+    number, long = btf.int("int", 4, 1), btf.int("u64", 8)
+    domain = btf.struct(
+        "domain", 16, [("nr", number, 0), ("size", number, 32), ("share", long, 64)]
+    )
+    queue = btf.struct("rq", 32, [("nr", long, 0), ("domain", btf.ptr(domain), 64)])
+    rows = (
+        (btf.add(Kind.VAR, "queues", queue, [1]), 0x100, 32),
+        (btf.add(Kind.VAR, "count", number, [1]), 0x120, 4),
+    )
+    words = [word for row in rows for word in row]
+    btf.add(Kind.DATASEC, ".data..percpu", 0x124, words, len(rows))
+    func = btf.func("f", number, [("cpu", number), ("attr", long)])
+    facts = cast("KernelFacts", SimpleNamespace(btf=Btf(btf.bytes()), root=tmp_path))
+    function = Function("f", START, 64, FuncFlags(0), ResultType(ResultKind.INT), btf_id=func)
+    namer = Namer(facts, function, {}.get, X86_64)
+    namer.learn(blocks)
+    decided = decide(blocks, follow(blocks, [0, 2], range(3)), Failure(EINVAL), {}.get).decided
+    assert decided is not None
+    assert namer.condition(decided).text == condition
