@@ -226,6 +226,7 @@ def _because(decided: to.Decision) -> str:
 
 def _values(decided: to.Decision) -> Iterator[str]:
     instruction = decided.place.instruction
+    amounts = _amounts(decided)
     for operand in decided.operands:
         if operand.value is None:
             yield f"{operand.name} could not be read"
@@ -233,22 +234,28 @@ def _values(decided: to.Decision) -> Iterator[str]:
             yield f"{operand.name} = {pointer(operand.value & _POINTER)}"
         else:
             end = _DIGITS if _MASKED.search(decided.condition or instruction) else _SMALL
-            is_decimal = -_SMALL < operand.value < end or _is_amount(operand, decided.condition)
+            is_decimal = -_SMALL < operand.value < end or operand.name in amounts
             yield f"{operand.name} = {operand.value if is_decimal else hex(operand.value)}"
 
 
-def _is_amount(operand: to.ConditionOperand, condition: str | None) -> bool:
-    """Whether a value was compared as an amount, and a person reads it as one.
+def _amounts(decided: to.Decision) -> set[str]:
+    """The names of values that were compared as amounts, and that a person reads as such.
 
-    It is larger or smaller than a decimal number, or than a named value.
+    They are larger or smaller than a decimal number, or than a named value. Of values that are all
+    multiples of a page, or next to one, a person reads the bits.
     """
-    if operand.value is None or not -_FIRST_PATTERN < operand.value < _FIRST_PATTERN:
-        return False
-    name = re.escape(operand.name)
-    if re.search(rf"{name}\)? [<>]=? -?\d\d+\b", condition or ""):
-        return True
-    is_compared = re.search(rf"{name}\)? [<>]=? [A-Za-z_(]|[<>]=? \(?{name}", condition or "")
-    return bool(is_compared) and operand.value % _PAGE not in (0, _PAGE - 1)
+    plain, named, is_plain = set(), set(), False
+    for operand in decided.operands:
+        value, name = operand.value, re.escape(operand.name)
+        if value is None or not -_FIRST_PATTERN < value < _FIRST_PATTERN:
+            continue
+        condition = decided.condition or ""
+        if re.search(rf"{name}\)? [<>]=? -?\d\d+\b", condition):
+            plain.add(operand.name)
+        elif re.search(rf"{name}\)? [<>]=? [A-Za-z_(]|[<>]=? \(?{name}", condition):
+            named.add(operand.name)
+            is_plain = is_plain or value % _PAGE not in (0, _PAGE - 1)
+    return plain | named if is_plain else plain
 
 
 def encode_origin(

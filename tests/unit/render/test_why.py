@@ -195,6 +195,13 @@ def test_an_amount_is_decimal(condition: str, value: int, shown: str) -> None:
     assert line.endswith(f"x = {shown}")
 
 
+def test_two_amounts_have_the_same_base() -> None:
+    operands = (to.ConditionOperand("x", 20970), to.ConditionOperand("y", 0x80000))
+    decided = to.Decision(to.CodePlace("0x5", 5, ""), "x < y", True, operands)
+    (line,) = origin_lines(to.Origin(CHECK, 3, RESULT, "constant", decided=decided), 0, Palette())
+    assert line.endswith("because x < y   x = 20970, y = 524288")
+
+
 def test_an_inlined_test_does_not_return_the_error_of_its_caller() -> None:
     file = "kernel/cgroup/cgroup.c"
     inline = (to.Source("is_root", file, 436, 5), to.Source("write", file, 3608, 6))
