@@ -152,13 +152,18 @@ def _return_of(returned: to.CodePlace, decided: to.Decision | None) -> to.CodePl
     one, other = returned.inline[0], decided.place.inline[0]
     if (one.function, one.file, one.line) != (other.function, other.file, other.line):
         return returned
-    caller = returned.inline[1]
+    # a part of a function that is inlined into another part of it is a level of its own
+    outer = (at for at, level in enumerate(returned.inline) if level.function != one.function)
+    at = next(outer, None)
+    if at is None:
+        return returned
+    caller = returned.inline[at]
     return structs.replace(
         returned,
         file=caller.file,
         line=caller.line,
         column=caller.column,
-        inline=returned.inline[1:],
+        inline=returned.inline[at:],
         text=None,
     )
 
@@ -220,7 +225,7 @@ def _because(decided: to.Decision) -> str:
     if not text:
         jumped = {True: ", which jumped", False: ", which did not jump", None: ""}
         text = f"`{decided.place.instruction}`{jumped[decided.taken]}"
-    values = ", ".join(_values(decided))
+    values = ", ".join(dict.fromkeys(_values(decided)))
     return printable(f"because {text}" + (f"{_GAP}{values}" if values else ""))
 
 

@@ -202,6 +202,14 @@ def test_two_amounts_have_the_same_base() -> None:
     assert line.endswith("because x < y   x = 20970, y = 524288")
 
 
+def test_a_value_that_two_tests_compare_is_shown_once() -> None:
+    operands = (to.ConditionOperand("x", 1), to.ConditionOperand("y", 2))
+    place = to.CodePlace("0x5", 5, "")
+    decided = to.Decision(place, "x != 0 && x != y", True, (operands[0], *operands))
+    (line,) = origin_lines(to.Origin(CHECK, 3, RESULT, "constant", decided=decided), 0, Palette())
+    assert line.endswith("because x != 0 && x != y   x = 1, y = 2")
+
+
 def test_an_inlined_test_does_not_return_the_error_of_its_caller() -> None:
     file = "kernel/cgroup/cgroup.c"
     inline = (to.Source("is_root", file, 436, 5), to.Source("write", file, 3608, 6))
@@ -213,6 +221,9 @@ def test_an_inlined_test_does_not_return_the_error_of_its_caller() -> None:
         f"{file}:3608:6             returned -EINVAL",
         f"{file}:436:5 in is_root   because a",
     ]
+    part = replace(same, inline=(same.inline[0], replace(inline[0], line=422), inline[1]))
+    rows = list(origin_lines(replace(origin, returned=part), 0, Palette()))
+    assert rows[0] == f"{file}:3608:6             returned -EINVAL"
     other = replace(same, line=440, inline=(replace(inline[0], line=440), inline[1]))
     origin = replace(origin, returned=other)
     assert next(origin_lines(origin, 0, Palette())).startswith(f"{file}:440:29 in is_root")
