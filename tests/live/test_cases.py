@@ -120,6 +120,31 @@ FOLLOWED = {
         made="alloc_pid",
         condition="pid_allocated",
     ),
+    "threads that share a directory": Case(
+        python(
+            "import ctypes, os, sys, threading, time",
+            "threading.Thread(target=time.sleep, args=(3,), daemon=True).start()",
+            "libc = ctypes.CDLL(None, use_errno=True)",
+            "file = os.open('/proc/self/ns/mnt', os.O_RDONLY)",
+            "if libc.setns(file, 0x20000): sys.exit(os.strerror(ctypes.get_errno()))",
+        ),
+        "setns",
+        "EINVAL",
+        ("2 threads share the root and current directory",),
+        made="mntns_install",
+        condition="fs->users != 1",
+    ),
+    "more CPU time than deadlines may have, by variables of each CPU": Case(
+        "chrt --deadline --sched-runtime 5000000 --sched-deadline 10000000 "
+        "--sched-period 10000000 0 true",
+        "sched_setattr",
+        "EBUSY",
+        ("more than kernel.sched_rt_runtime_us allows: 10000",),
+        before="echo 10000 >/proc/sys/kernel/sched_rt_runtime_us",
+        behind="echo 950000 >/proc/sys/kernel/sched_rt_runtime_us",
+        made="__sched_setscheduler",
+        condition="sched_dl_overflow() != 0",
+    ),
     "a module that the command loaded": Case(
         "mount -t overlay -o lowerdir=/tmp/cases/l,upperdir=/tmp/cases/u,workdir=/tmp/cases/u/w o "
         "/tmp/cases/m",

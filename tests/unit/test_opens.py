@@ -28,7 +28,7 @@ ALLOWED = {
     ("cause/cgroups.py", "_read"): "files of a cgroup, and lists of CPUs",
     ("cause/file_systems.py", "write_protected"): "/sys/dev/block, by a device number",
     ("cause/files.py", "attributes"): "a directory, which neither blocks nor acts",
-    ("cause/files.py", "mount_of"): "/proc/self/mountinfo",
+    ("cause/files.py", "mounts"): "/proc/self/mountinfo",
     ("cause/holders.py", "_comm"): "/proc/PID/comm",
     ("cause/holders.py", "_is_written"): "/proc/PID/fdinfo",
     ("cause/holders.py", "_mapped_files"): "/proc/PID/maps",

@@ -14,6 +14,7 @@ import os
 import pwd
 import re
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -38,6 +39,7 @@ __all__ = [
     "kind_of",
     "missing_part",
     "mount_of",
+    "mounts",
     "near",
     "parts_of",
     "unescaped",
@@ -206,26 +208,30 @@ def unescaped(name: str) -> str:
     return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), name)
 
 
+def mounts() -> Iterator[Mount]:
+    """Yield the mounts of our namespace, a later one over an earlier one; OSError: not readable."""
+    for line in _MOUNTINFO.read_text(errors="surrogateescape").splitlines():
+        before, _, behind = line.partition(" - ")
+        words, more = before.split(), behind.split()
+        if len(words) < 6 or len(more) < 2:
+            continue
+        own = tuple(words[5].split(","))
+        options = (*own, *(more[2].split(",") if len(more) > 2 else ()))
+        is_shared = any(one.startswith("shared:") for one in words[6:])
+        yield Mount(unescaped(words[4]), more[0], options, more[1], own, is_shared)
+
+
 def mount_of(path: str) -> Mount | None:
     """The mount that a path lies in, by the part of it that is there."""
     best: Mount | None = None
     try:
         real = os.path.realpath(path)
-        text = _MOUNTINFO.read_text(errors="surrogateescape")
+        for one in mounts():
+            is_in = real.startswith(one.point.rstrip("/") + "/") or real == one.point
+            if is_in and (best is None or len(one.point) >= len(best.point)):
+                best = one
     except OSError:
         return None
-    for line in text.splitlines():
-        before, _, behind = line.partition(" - ")
-        words, more = before.split(), behind.split()
-        if len(words) < 6 or len(more) < 2:
-            continue
-        point = unescaped(words[4])
-        is_in = real.startswith(point.rstrip("/") + "/") or real == point
-        if is_in and (best is None or len(point) >= len(best.point)):
-            own = tuple(words[5].split(","))
-            options = (*own, *(more[2].split(",") if len(more) > 2 else ()))
-            is_shared = any(one.startswith("shared:") for one in words[6:])
-            best = Mount(point, more[0], options, more[1], own, is_shared)
     return best
 
 

@@ -14,6 +14,7 @@ from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path
 
 __all__ = [
+    "covered",
     "encrypted",
     "file_system_type",
     "is_mounted",
@@ -33,6 +34,13 @@ __all__ = [
 
 #: File systems in which nobody can make a file or a directory.
 _FIXED = ("proc", "sysfs")
+#: Mounts that are named, at most.
+_MOST_COVERED = 4
+#: File systems for which proc and sysfs have directories that stay empty: these hide no file.
+_ON_EMPTY = (
+    *("cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "bpf", "pstore", "configfs"),
+    *("fusectl", "efivarfs", "selinuxfs", "binfmt_misc", "nfsd", "autofs"),
+)
 #: mmap(2): the argument with the descriptor, and PROT_EXEC.
 _MAPPED, _PROT_EXEC = 4, 4
 #: open(2): the file is to be made.
@@ -84,6 +92,30 @@ def no_device(scene: Scene) -> Reason | None:
         (
             "use the device below /dev, or create it there",
             f"or mount -o remount,dev {shell_path(mount.point)}",
+        ),
+    )
+
+
+def covered(scene: Scene) -> Reason | None:
+    """proc or sysfs in a user namespace, while something is mounted over files of the one there."""
+    kind = scene.call.text(2) if scene.call.name == "mount" else None
+    if kind not in _FIXED or "mount_too_revealing" not in scene.chain:
+        return None
+    folder = {"proc": "/proc", "sysfs": "/sys"}[kind]
+    hidden = [
+        show(one.point)
+        for one in files.mounts()
+        if one.point.startswith(f"{folder}/") and one.kind not in _ON_EMPTY
+    ]
+    what = f" Mounts cover {', '.join(hidden[:_MOST_COVERED])}." if hidden else ""
+    return Reason(
+        "namespace",
+        f"In a user namespace, the kernel mounts {kind} only where all files of a mounted {kind} "
+        f"are visible.{what}",
+        (
+            f"unmount what covers files below {folder} (umount PATH, as root of the host)",
+            "of a container: docker run --security-opt systempaths=unconfined",
+            f"or bind the existing one: mount --rbind {folder} TARGET",
         ),
     )
 

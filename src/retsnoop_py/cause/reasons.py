@@ -107,11 +107,17 @@ def elsewhere(scene: Scene) -> Reason | None:
 def kernel_message(scene: Scene) -> Reason | None:
     if not scene.said:
         return None
+    # what follows the message about the cause is often only that the operation failed
+    for one in scene.said:
+        for pattern, advice in _ABOUT_MESSAGES:
+            match = re.search(pattern, one)
+            if match is not None:
+                text = f'The kernel reported: "{one}"'
+                return Reason(
+                    "kernel-message", text, (advice.format(*match.groups()),), is_seen_later=False
+                )
     words = " ".join(f'"{one}"' for one in scene.said[-2:])
-    found = ((re.search(one, words), advice) for one, advice in _ABOUT_MESSAGES)
-    advice = next((text.format(*match.groups()) for match, text in found if match), "")
-    text = f"The kernel reported: {words}"
-    return Reason("kernel-message", text, (advice,) if advice else (), is_seen_later=False)
+    return Reason("kernel-message", f"The kernel reported: {words}", (), is_seen_later=False)
 
 
 #: What to do about messages of the kernel, by what they say.
@@ -215,6 +221,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EINVAL",), ("swapoff",), busy.no_swap_space),
     (_WITH_MESSAGES, _PATHS, kernel_message),
     (("*",), _PATHS, decisions.decision),
+    (("EPERM",), ("mount",), mounts.covered),
     (("ENODEV",), ("mount", "fsopen"), mounts.file_system_type),
     (("EPERM",), _SENDS, netfilter.netfilter),
     # paths

@@ -107,7 +107,7 @@ def test_a_condition_of_the_kernel_in_words_with_its_value() -> None:
 def test_conditions_of_several_calls(
     name: str, error: int, condition: str | None, word: str
 ) -> None:
-    found = meant(name, error, condition)
+    found = meant(name, error, condition, "perf_event_alloc")
     assert found is not None
     assert word in found.text
 

@@ -486,6 +486,17 @@ def test_only_a_message_about_damage_advises_a_check(message: str, advice: str) 
     assert advice in " ".join(found.advice)
 
 
+def test_the_message_about_the_cause_is_quoted_and_not_what_follows() -> None:
+    said = (
+        "device-mapper: table: 252:0: loop0 too small for target: start=0, len=99, dev_size=16",
+        "device-mapper: core: Cannot calculate initial queue limits",
+        "device-mapper: ioctl: unable to set up device queue for new table.",
+    )
+    found = reason(call("ioctl", errno.EINVAL), said=said)
+    assert found.text == f'The kernel reported: "{said[0]}"'
+    assert reason(call("ioctl", errno.EINVAL), said=said[1:]).text.count('"') == 4
+
+
 def test_no_copy_in_the_kernel_between_two_file_systems() -> None:
     memory, program = ("/dev/shm", "/proc") if os.path.ismount("/dev/shm") else ("/sys", "/proc")
     places = (

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.cause.test_reasons import call
 
 from retsnoop_py.capture.refused import DROPPED, REFUSED, RefusalDecoder
-from retsnoop_py.cause import netfilter, security_modules
+from retsnoop_py.cause import files, mounts, netfilter, security_modules
 from retsnoop_py.cause.events import (
     Address,
     Audited,
@@ -288,3 +288,28 @@ def test_no_user_namespace_below_another_root() -> None:
     inside = failed("unshare", errno.EPERM, arguments=(0x10000000, 0, 0, 0, 0, 0))
     chain = ("create_user_ns", "current_chrooted")
     assert "another root directory (chroot). The kernel" in found(inside, chain=chain).text
+
+
+def test_files_of_proc_are_covered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_text(
+        "20 1 0:20 / /proc rw - proc proc rw\n"
+        "21 20 0:21 / /proc/sys/fs/binfmt_misc rw - binfmt_misc binfmt_misc rw\n"
+        "22 20 0:5 /null /proc/timer_list rw - devtmpfs udev rw\n"
+        "23 20 0:20 /sys /proc/sys ro - proc proc rw\n"
+        "24 1 0:24 / /sys rw - sysfs sysfs rw\n"
+    )
+    monkeypatch.setattr(files, "_MOUNTINFO", table)
+    texts = (0, "proc"), (1, "/mnt"), (2, "proc")
+    reason = found(
+        failed("mount", errno.EPERM, *texts), chain=("path_mount", "mount_too_revealing")
+    )
+    assert reason.kind == "namespace"
+    assert "Mounts cover /proc/timer_list, /proc/sys." in reason.text
+    texts = (0, "sysfs"), (1, "/mnt"), (2, "sysfs")
+    reason = found(
+        failed("mount", errno.EPERM, *texts), chain=("path_mount", "mount_too_revealing")
+    )
+    assert reason.text.endswith("are visible.")
+    other = failed("mount", errno.EPERM, *texts)
+    assert mounts.covered(Scene(other, Witnessed((other,)), Identity(0, 0))) is None
