@@ -115,7 +115,7 @@ def covered(scene: Scene) -> Reason | None:
         (
             f"unmount what covers files below {folder} (umount PATH, as root of the host)",
             "of a container: docker run --security-opt systempaths=unconfined",
-            f"or bind the existing one: mount --rbind {folder} TARGET",
+            f"or bind the existing one: mount --rbind {shell_path(folder)} TARGET",
         ),
     )
 
