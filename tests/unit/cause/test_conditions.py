@@ -112,6 +112,13 @@ def test_conditions_of_several_calls(
     assert word in found.text
 
 
+def test_a_fuse_file_system_without_allow_other() -> None:
+    found = meant("statx", errno.EACCES, "request_mask != 0", "fuse_getattr")
+    assert found is not None
+    assert "allow_other" in found.text
+    assert meant("statx", errno.EACCES, None, "fuse_getattr") is None, "the server may refuse"
+
+
 def test_a_row_may_be_for_one_operation_of_a_call() -> None:
     found = meant("prctl", errno.EACCES, first=22)
     assert found is not None
