@@ -78,7 +78,9 @@ SAME_ABROAD = {
 #: Tests of the core that take 20 to 50 s each, with the kernels on which ``make test`` runs them:
 #: the one whose mechanism differs most from the others'.
 HEAVY = {
-    "test_line.py::test_without_debug": ("7.3", "arm64/7.3"),
+    "test_arguments.py::test_arguments_are_what": ("5.10", MAIN, "arm64/7.3"),
+    "test_line.py::test_without_debug": ("arm64/7.3",),
+    "test_rungs.py::test_a_function_that_cannot_be": (MAIN, "arm64/7.3"),
     "test_rungs.py::test_a_jump_from": ("7.3",),
     "test_rungs.py::test_a_modules_function": (MAIN,),
 }

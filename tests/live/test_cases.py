@@ -105,13 +105,13 @@ FOLLOWED = {
         made="nft_chain_lookup",
     ),
     "the limit of a cgroup, not the clean-up behind it": Case(
-        shell("echo $$ >/sys/fs/cgroup/two/cgroup.procs", "(ls; ls) | (cat; cat) | cat"),
+        shell("echo $$ >/sys/fs/cgroup/one/cgroup.procs", "ls", ":"),
         "vfork",
         "EAGAIN",
-        ("The cgroup /two has as many processes",),
+        ("The cgroup /one has as many processes",),
         certain="inferred",
-        before="echo +pids >/sys/fs/cgroup/cgroup.subtree_control; mkdir -p /sys/fs/cgroup/two;"
-        "echo 2 >/sys/fs/cgroup/two/pids.max",
+        before="echo +pids >/sys/fs/cgroup/cgroup.subtree_control; mkdir -p /sys/fs/cgroup/one;"
+        "echo 1 >/sys/fs/cgroup/one/pids.max",
     ),
     "the first process of a PID namespace ended": Case(
         "unshare -p bash -c '/bin/true; /bin/true; echo done'",
@@ -139,8 +139,8 @@ FOLLOWED = {
         "--sched-period 10000000 0 true",
         "sched_setattr",
         "EBUSY",
-        ("more than kernel.sched_rt_runtime_us allows: 10000",),
-        before="echo 10000 >/proc/sys/kernel/sched_rt_runtime_us",
+        ("more than kernel.sched_rt_runtime_us allows: 100000",),
+        before="echo 100000 >/proc/sys/kernel/sched_rt_runtime_us",
         behind="echo 950000 >/proc/sys/kernel/sched_rt_runtime_us",
         made="__sched_setscheduler",
         condition="sched_dl_overflow() != 0",

@@ -35,7 +35,7 @@ BY_LOCALS = {
     "fault_api": "uffdio_api.api != 170",
     "clone_signal": "args.exit_signal > 64",
     "sleep_time": "tu.tv_nsec > 999999999",
-    "sysctl_value": "*lvalp < *param->min",
+    "sysctl_value": "param->min != NULL && *lvalp < *param->min",
     "perf_sample": "attr->sample_type > 0x1ffffff",
     "unshare_flags": "(unshare_flags & ~0x7e070f80) != 0",
 }

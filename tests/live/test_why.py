@@ -45,6 +45,7 @@ def tracer(machine: Machine) -> str:
     return machine.run(["tail", *(f"/sys/kernel/tracing/{name}" for name in TRACER)]).out
 
 
+@pytest.mark.slow
 def test_a_failing_bpf_call_is_led_to_its_condition(machine: Machine) -> None:
     """Through a pointer that no disassembly sees; what the tracer was set to is put back."""
     before, was_set = leftovers(machine), tracer(machine)
@@ -346,6 +347,7 @@ while True:
     assert chain[-1].startswith("vfs_rmdir")  # on 5.10 a preset's functions are what leads there
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_ctrl_c_ends_it_with_what_is_known(machine: Machine) -> None:
     before = leftovers(machine)
