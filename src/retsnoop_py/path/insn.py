@@ -66,7 +66,7 @@ class Flow(Enum):
 
 
 class Reg(NamedTuple):
-    """A register, ``size`` bytes of it; ``high``: bits 8 to 15."""
+    """A register and its used ``size`` in bytes; ``high``: bits 8 to 15."""
 
     name: str
     size: int
@@ -139,7 +139,7 @@ class Insn(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether it goes where a register or memory says: a call, or a jump through no table."""
+        """True for a call or jump to an address from a register or memory, except from a table."""
         return self.goes_through and bool(self.operands) and not self.table
 
     def keeps(self, register: str) -> bool:
@@ -198,11 +198,11 @@ class Machine:
     dwarf_registers: tuple[str, ...]
     #: Decodes the code at an address. Stops at code that it cannot decode.
     decode: Callable[[bytes, int], list[Insn]]
-    #: Resolves an instruction's target with this symbol name, if the symbol is a thunk.
+    #: Replaces a call or jump to a thunk with this symbol name by the plain instruction.
     plain: Callable[[Insn, str], Insn]
     #: The end of the place for ftrace's hook at a function's start, from its first instructions.
     hook_end: Callable[[Sequence[Insn]], int]
-    #: Cuts off what follows a function in the code up to the next symbol.
+    #: Removes data that belongs to the next function from the end of a function's code.
     own: Callable[[bytes], bytes]
     #: A function's code without the calls and breakpoints of tracers at its beginning.
     untraced: Callable[[bytes], bytes]
@@ -216,7 +216,7 @@ class Machine:
     veneer_size: int = 0
     #: Conditions by their numbers in the code of conditional comparisons.
     conditions: tuple[str, ...] = ()
-    #: The register that holds the running task; empty if there is none.
+    #: The register that holds the running task, or an empty string.
     current: str = ""
     #: True if a probe may be placed on a call or jump through a pointer.
     probes_open: bool = True

@@ -355,7 +355,7 @@ class Namer:
         return None
 
     def _least(self, node: Node, depth: int) -> _Named | None:
-        """min() or max(), which compilers make of a comparison and a conditional move."""
+        """Return min() or max(), which compilers implement by a comparison and a cmov."""
         flags = node.flags
         if flags is None or flags.op != "cmp":
             return None
