@@ -90,7 +90,7 @@ class Holders(Value):
         return start + (-by.value if insn.op == "sub" else by.value)
 
     def is_frame(self, insn: Insn) -> bool:
-        """Return True if an instruction sets the stack pointer, or the frame pointer from it."""
+        """Return True if an instruction sets the stack pointer, or the frame pointer by it."""
         written, machine = insn.writes, self.machine
         if machine.stack in written:
             return True
