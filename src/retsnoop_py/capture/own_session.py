@@ -6,9 +6,9 @@ shell would then run that input as root. Therefore a command of another user nev
 terminal::
 
     retsnoop-py
-     relay      reads and writes the caller's terminal, in its session
-     monitor    leads the new session on the new terminal; waits for CMD
-      CMD      a process group of its own, in the foreground there
+      relay      reads and writes the caller's terminal, in its session
+      monitor    leads the new session on the new terminal; waits for CMD
+        CMD      a process group of its own, in the foreground there
 
 The monitor exists for Ctrl-Z: the kernel does not stop a process group without a parent in its own
 session. The relay then stops the job of the caller's shell, and continues CMD together with it.

@@ -61,8 +61,8 @@ _LOADING_FILES = 24
 def return_large_memory() -> None:
     """Return large freed memory to the kernel at once.
 
-    glibc keeps blocks of the largest size that it saw freed, in a fragmented heap. After reading
-    the lists of functions on Linux 5.10, the heap is 7 MiB larger than the memory in use.
+    glibc keeps freed blocks up to the largest size that it saw freed, in a fragmented heap. After
+    reading the lists of functions on Linux 5.10, the heap is 7 MiB larger than the memory in use.
     """
     process.return_large_memory()
 
