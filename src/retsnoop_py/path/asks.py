@@ -64,7 +64,7 @@ def asks(insn: Insn, held: Holders, flags: Flags) -> bool:
 
 
 def asks_for_failure(given: Holders, insn: Insn) -> bool:
-    """Return True if an instruction tests whether the result of a called function is an error.
+    """Return True if an instruction tests whether a value in ``given`` is an error.
 
     It compares an int with 0, or a pointer with the lowest error pointer.
     """
@@ -91,7 +91,7 @@ def asks_for_sign(given: Holders, insn: Insn, block: Block) -> bool:
 
 
 def failing_side(block: Block) -> int | None:
-    """Return the side of a block's jump that a failure takes; None if it tests something else."""
+    """Return the side of a block's jump that a failure takes; None for other conditions."""
     if not block.is_branch:
         return None
     sides = dict.fromkeys(("ne", "s", "l", "a", "ae"), 1)

@@ -252,7 +252,7 @@ class _Search:
         return any(one.kind == "const" and is_error(one.value) for one in kept)
 
     def _asked_of_call(self) -> Decided | None:
-        """Return the test of a callee's result, if that callee left our result in a variable."""
+        """Return the test of a callee's result, if that callee left the result in a variable."""
         node = self._returned.node
         if node.kind != "left":
             return None
@@ -266,7 +266,7 @@ class _Search:
         return _missing(self._graph, self._way)
 
     def _is_open(self, number: int, taken: bool) -> bool:
-        """Return True if a jump could only go its way, or left open a later jump that was settled.
+        """Return True if earlier jumps fixed a jump's outcome, or if it left open a settled jump.
 
         In the second case, the jump that settled the later one is the deciding jump.
         """
@@ -577,7 +577,7 @@ class _Search:
         return block.index in self._reachable(other) - self._reachable(own)
 
     def _is_handled(self, moment: Moment) -> bool:
-        """Return True if failures of several called functions reach a jump.
+        """Return True if failures of other called functions also reach a jump.
 
         Then the jump selects how to handle a failure; it does not detect a failure. A failure that
         arrives through the jump itself does not count: that is a loop.

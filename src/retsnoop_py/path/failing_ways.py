@@ -57,10 +57,10 @@ class FailingWays:
     def from_block(
         self, start: int, made: Holders, failed: Holders, *, is_stored: bool
     ) -> bool | None:
-        """Return True if paths from a block end in the result, provided that all end in failures.
+        """Return True if a path from a block ends in the result, provided that all end in failures.
 
         Return None if a path may end in another value. ``made`` holds the result there, ``failed``
-        another failure. ``is_stored``: a block behind an earlier one holds the result.
+        another failure. ``is_stored``: paths from states of earlier calls end in the result.
         """
         none = Holders(made.machine, frozenset(), made.depth, made.frame)
         waiting = [_Failing(start, made, failed, ())]

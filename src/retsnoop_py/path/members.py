@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Find the member of a struct or a union at an offset, by BTF.
 
-Only unions are ambiguous. From a union, the variants that explain every access of the function are
+Only unions are ambiguous. Then the variants that explain the most accesses of the function are
 used.
 """
 
@@ -72,7 +72,7 @@ class Members:
     def _explained(
         self, struct: int, register: str, found: Sequence[tuple[str, int]]
     ) -> list[tuple[str, int]]:
-        """Return the members of the variants that explain all accesses of the function."""
+        """Return the members of the variants that explain the most accesses of the function."""
         btf = self._btf
         if register not in self._accesses and self._graph is not None and self._graph.blocks:
             self._accesses[register] = _accesses(self._graph, register)
@@ -141,7 +141,7 @@ def _of_variant(
     members: Sequence[str],
     found: Sequence[tuple[str, int]],
 ) -> Sequence[tuple[str, int]]:
-    """Return the elements of ``found`` in a variant with one of ``members``; else all."""
+    """Return the elements of ``found`` in a variant with one of ``members``, or all elements."""
 
     def is_meant(name: str) -> bool:
         return any(name == one or name.startswith(f"{one}.") for one in members)

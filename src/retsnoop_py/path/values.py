@@ -281,8 +281,7 @@ class _State:
         """Forget local variables that had their addresses passed: a call may change them.
 
         Slots that were written later remain known. They belong to variables that reuse the space,
-        or to variables that are initialized again. Such variables have their addresses passed
-        again.
+        or to variables that are initialized again, and their addresses will be passed again.
         """
         given = [
             node.value

@@ -41,8 +41,8 @@ _NOP = b"\x0f\x1f\x44\x00\x00"
 _RETURN_THUNKS = ("__x86_return_thunk", "srso_", "retbleed_", "its_return_thunk")
 #: Symbols through which functions jump or call if the kernel protects indirect branches.
 _INDIRECT_THUNKS = ("__x86_indirect_", "its_thunk")
-#: Thunk arrays, with one entry per register. The array has the same address as the entry for rax,
-#: and as the symbol at the end of the previous array.
+#: Thunk arrays, with one entry per register. The array's symbol has the address of the entry for
+#: rax, and so has the end symbol of the previous array.
 _THUNK_ARRAYS = tuple(
     f"__x86_indirect_{kind}thunk_array" for kind in ("", "call_", "jump_", "its_")
 )
