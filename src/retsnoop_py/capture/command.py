@@ -180,7 +180,7 @@ def _resolve_as(user: User, command: Sequence[str]) -> str:
     Raises the errors of :func:`resolve`, and PrivilegeError if this process may not become the
     user.
     """
-    # import now: the user may be unable to read our modules and their tables
+    # import now: the user may be unable to read retsnoop-py's modules and tables
     import shutil  # noqa: F401
 
     from retsnoop_py.cause.reasons import load_tables
@@ -233,11 +233,11 @@ def _pipe(stack: ExitStack) -> tuple[int, int]:
 class Command:
     """A child process that is held at its start.
 
-    ``aside``: its standard output goes to standard error, so that ours contains only our own
-    output. ``quiet``: a further run, which reads and writes /dev/null. ``user``: the user with the
-    command's rights, default ours; ``keep_env``: keep our whole environment. ``program`` is the
-    path of the program's file with symbolic links resolved. A context manager: at its end, no held
-    child remains.
+    ``aside``: its standard output goes to standard error, so that standard output contains only the
+    output of retsnoop-py. ``quiet``: a further run, which reads and writes /dev/null. ``user``: run
+    with this user's rights, by default with those of retsnoop-py; ``keep_env``: keep the whole
+    environment. ``program`` is the path of the program's file with symbolic links resolved. A
+    context manager: at its end, no held child remains.
     """
 
     def __init__(
@@ -285,7 +285,7 @@ class Command:
         os.close(self._failure)
 
     def _fork(self, child: Callable[[], NoReturn]) -> int:
-        """Start ``child`` in a process; another user's process never gets our terminal."""
+        """Start ``child`` in a process; another user's process never gets the caller's terminal."""
         user = self._user
         if user is not None and not self._quiet:
             from retsnoop_py.capture import own_session
@@ -418,7 +418,7 @@ class Command:
 
 
 def _in_foreground() -> bool:
-    """Return True if our process group gets the terminal's Ctrl-C as a whole."""
+    """Return True if this process group gets the terminal's Ctrl-C as a whole."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:

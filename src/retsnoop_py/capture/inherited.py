@@ -43,7 +43,7 @@ class Inherited(Value):
 
 
 Limit = tuple[int, int]
-#: By RLIMIT_*: the limit from our caller, and our own limit.
+#: By RLIMIT_*: the limit from the caller, and the limit that retsnoop-py set.
 _raised: dict[int, tuple[Limit, Limit]] = {}
 
 
@@ -63,7 +63,8 @@ def raise_limit(limit: int, soft: int, hard: int) -> bool:
 def hand_down_limits() -> None:
     """Restore the inherited limits in a child, right before exec.
 
-    An earlier point is too early: until exec, the child has our open files. Raises OSError.
+    An earlier point is too early: until exec, the child has retsnoop-py's open files. Raises
+    OSError.
     """
     for limit, (given, ours) in _raised.items():
         if resource.getrlimit(limit) == ours:

@@ -122,7 +122,7 @@ class LoadedObject(Value):
         self.obj.set_global(".bss", "ready", int(ready))
 
     def add_to_tree(self, pid: int) -> None:
-        """Follow process ``pid``, our child, and its descendants.
+        """Follow process ``pid``, the command, and its descendants.
 
         Raises UnavailableError if the kernel does not report its own id of the process.
         """

@@ -60,12 +60,12 @@ class RefusalDecoder:
         self.dropped: list[Dropped] = []
 
     def numbers(self) -> list[int]:
-        """The numbers of the calls that restrict a process, in the order of the object."""
+        """Return the numbers of the calls that restrict a process, in the order of the object."""
         by_name = {name: number for number, name in self._names.items()}
         return [by_name.get(name, 0xFFFFFFFF) for name in _RESTRICTING]
 
     def refused(self, data: bytes) -> None:
-        """Take whole records of refused.bpf.o."""
+        """Decode complete records of refused.bpf.o."""
         for fields in _whole(REFUSED, data):
             time, tid, tgid, kind, number, size, _unused, comm, text = fields
             if kind == _AUDIT:
@@ -75,7 +75,7 @@ class RefusalDecoder:
                 self.installed.append(Installed(time, tgid, _text(comm), self._names[number]))
 
     def dropping(self, data: bytes) -> None:
-        """Take whole records of dropped.bpf.o."""
+        """Decode complete records of dropped.bpf.o."""
         for fields in _whole(DROPPED, data):
             time, tid, family, handle, is_policy, port, version, _unused, address, *names = fields
             table, chain = map(_text, names)

@@ -112,7 +112,8 @@ fixed_fd_install ftruncate bind listen
 """
 _REQUESTS = tuple(_REQUEST_NAMES.split())
 _STOPS = (SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU)
-#: Values in the process tree: the command, which has our root directory, and other processes.
+#: Values in the process tree: the command, which has retsnoop-py's root directory, and other
+#: processes.
 _COMMAND, _OTHER = b"\2", b"\1"
 #: Maximum numbers of calls and texts; the newest are kept.
 _KEPT_CALLS, _KEPT_TEXTS = 20_000, 20_000
@@ -251,7 +252,7 @@ class Witness:
         """Watch a process and its descendants.
 
         ``proc_id``: its id in /proc. ``is_command``: retsnoop-py started the process, and it has
-        run no program yet, so its root directory is ours.
+        run no program yet, so it has retsnoop-py's root directory.
         """
         if self._hang is not None and proc_id:
             self._hang.roots.append(proc_id)
@@ -634,7 +635,7 @@ def _number(raw: int, bits: int, *, signed: bool) -> int:
 
 
 def _mount_namespace() -> int:
-    """Return the inode number of our mount namespace; 0 if unknown."""
+    """Return the inode number of this process's mount namespace; 0 if unknown."""
     with suppress(OSError):
         return Path("/proc/self/ns/mnt").stat().st_ino
     return 0
