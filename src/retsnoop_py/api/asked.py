@@ -44,7 +44,7 @@ class Asked(Value):
 
     ``syscalls`` and ``errors`` select among the failing calls, by name. The command is run again at
     most ``reruns`` times; None: RERUNS times if it fails. ``kernel`` is a vmlinux with DWARF,
-    ``source`` the kernel's source tree. ``keep_env``: ``user`` gets our whole environment. The
+    ``source`` the kernel's source tree. ``keep_env``: ``user`` gets the whole environment. The
     first run ends after ``limit_ns``; 0: no limit. ``aside``: the command's standard output goes to
     standard error.
     """

@@ -145,9 +145,9 @@ class Survey:
     def may_be_request(self, chosen: Chosen | None) -> bool:
         """Return True if a run with netlink's functions may show more than ``chosen``.
 
-        Such a run shows the functions that rejected a message. Even if no rejected message was
-        recorded, these functions may have made the error, for example in a list that spans several
-        messages.
+        That further run shows the functions that rejected a message. Even if no rejected message
+        was recorded, these functions may have made the error, for example in a list that spans
+        several messages.
         """
         if chosen is not None and chosen.is_request:
             return True

@@ -108,7 +108,7 @@ class Explanation:
         return below if below is not None and below.origin.decided is not None else None
 
     def _frames_below(self, seq: int) -> set[str]:
-        """The functions on the kernel's stack between a traced call and the next one in it."""
+        """Return the functions on the kernel's stack from a traced call to the next traced one."""
         found: set[str] = set()
         is_below = False
         for one in self._said.stack or ():

@@ -158,7 +158,7 @@ class Failing:
 
 
 def ordinary(call: SystemCall, chain: Sequence[str] = ()) -> Evidence | None:
-    """Return if programs always or often try such calls in ordinary work; None if unknown.
+    """Return how ordinary such a failing call is in programs' work; None if unknown.
 
     ``chain``: the kernel functions that failed in the call, if known.
     """

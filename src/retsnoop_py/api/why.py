@@ -435,7 +435,7 @@ class Inquiry:
     def _follow(
         self, chosen: Failing, chain: tuple[str, ...], follow: Sequence[str], choice: Chosen
     ) -> tuple[Session | None, str | None]:
-        """Run and follow functions block by block; return the failure, or why there is none."""
+        """Run and follow functions block by block; return the failure, or why it is missing."""
         names = ", ".join(follow)
         self._say(f"{self._name(self._runs + 1)}: following {names} block by block")
         options: TraceOptions = {
@@ -708,7 +708,7 @@ def _hands_on(session: Session) -> bool:
 
 
 def _innermost(session: Session) -> list[str]:
-    """Return the functions to follow first: the maker of the error, and others as far as they fit.
+    """Return the functions to follow first: the maker of the error, then others if they fit.
 
     The error was made in the innermost function that returned it, counted from the system call. A
     function below it that returned another result either made the condition that it tested, or ran
