@@ -12,7 +12,7 @@ from retsnoop_py.attach.features import Features
 from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.libbpf import links
 
-#: PERF_SAMPLE_BRANCH_KERNEL and, of that, ANY.
+#: PERF_SAMPLE_BRANCH_KERNEL, and all branches in the kernel (with ANY).
 _KERNEL = 1 << 1
 ANY_IN_KERNEL = _KERNEL | 1 << 3
 _ONLINE = Path("sys/devices/system/cpu/online")
