@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What ``why`` is asked."""
+"""The request to ``why``."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from retsnoop_py.value import Value
 
 __all__ = ["RERUNS", "Asked", "WhyOptions"]
 
-#: Further runs of a command, where nothing is said.
+#: The default number of further runs of a command.
 RERUNS = 2
 
 
 class WhyOptions(TypedDict, total=False):
     """Keywords of :func:`retsnoop_py.why`.
 
-    * ``pid``: the next failure of these processes, instead of a command
+    * ``pid``: wait for the next failure of the given processes, instead of a command
     * ``user``: run the command as this user; ``keep_env``: with all environment variables
-    * ``syscall``, ``error``: choose among the calls that fail, by name
-    * ``reruns``: run the command again so often at most (2), its output unseen; without it, a
+    * ``syscall``, ``error``: select among the failing calls, by name
+    * ``reruns``: maximum number of further runs (2); their output is discarded; without it, a
       command that exits with 0 is not run again
     * ``kernel``: a vmlinux with DWARF; ``source``: the kernel's source tree
-    * ``duration``: end the command after so many seconds, and report what it waits for
+    * ``duration``: end the command after this many seconds, and report its waits
     """
 
     pid: int | Iterable[int]
@@ -40,13 +40,13 @@ class WhyOptions(TypedDict, total=False):
 
 
 class Asked(Value):
-    """What is asked: of ``command``, run as ``user``, or of the processes ``pids``.
+    """A request: about ``command``, run as ``user``, or about the processes ``pids``.
 
-    ``syscalls`` and ``errors``, by name, choose among what fails. The command is run again at most
-    ``reruns`` times; None: RERUNS times if it fails. ``kernel`` is a vmlinux with DWARF, ``source``
-    the kernel's source tree. ``keep_env`` gives ``user`` our whole environment. After
-    ``limit_ns`` the first run is over; 0: no limit. ``aside``: what the command writes to standard
-    output goes to standard error.
+    ``syscalls`` and ``errors`` select among the failing calls, by name. The command is run again at
+    most ``reruns`` times; None: RERUNS times if it fails. ``kernel`` is a vmlinux with DWARF,
+    ``source`` the kernel's source tree. ``keep_env``: ``user`` gets the whole environment. The
+    first run ends after ``limit_ns``; 0: no limit. ``aside``: the command's standard output goes to
+    standard error.
     """
 
     command: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Asked(Value):
 
     @classmethod
     def of(cls, command: Sequence[str], options: WhyOptions) -> Self:
-        """What keywords ask. Raises UsageError for one there is not."""
+        """Return the request for these keywords. Raises UsageError for an unknown keyword."""
         unknown = options.keys() - WhyOptions.__optional_keys__
         if unknown:
             from retsnoop_py.api.keywords import no_such_keyword
@@ -85,7 +85,7 @@ class Asked(Value):
         )
 
     def reruns_after(self, exit_status: int | None) -> int:
-        """How often the command may run again after its first run; None: before that run."""
+        """Return the number of allowed reruns after the first run; None: before that run."""
         if self.reruns is not None:
             return self.reruns
         return 0 if self.command and exit_status == 0 else RERUNS

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which failure of a run is explained, and what is said of it in the user's terms."""
+"""Choose the failure of a run to explain, and describe it in the user's terms."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ __all__ = [
 
 #: A path as programs quote it.
 _QUOTED = re.compile(r"['\u2018]([^'\u2018\u2019]+)['\u2019]")
-#: Errors that programs report of a path without a call that returned them.
+#: Errors that programs report about a path although no call returned them.
 _OF_PATHS = ("EISDIR", "ENOTDIR", "EEXIST", "ENOTEMPTY", "ENOENT")
-#: What stands in lines about errors.
+#: Words in lines about errors.
 _COMPLAINS = re.compile(r"fatal|error|fail|cannot|can't|could not|not |denied|invalid|refuse", re.I)
-#: The stream of what a command writes about errors.
+#: The stream to which a command writes errors.
 _ERRORS = 2
 
 
 class Chosen(Value):
     """A failure to explain.
 
-    ``failing``: the kernel's functions that failed in it, None where none was seen. ``call``: the
-    system call as the program made it, None where nothing watched. ``choice``: the evidence.
-    ``alike``: other failures that have the same. ``is_named``: the user named the call or error.
-    ``is_answer``: it is a request of netlink that only functions of the kernel were seen to refuse,
-    and no call; ``line`` is then what the command wrote about that error.
+    ``failing``: the kernel functions that failed in it, or None. ``call``: the system call as the
+    program made it, None without a witness. ``choice``: the evidence. ``alike``: other failures
+    with the same evidence. ``is_named``: the user named the call or error. ``is_answer``: a netlink
+    request that kernel functions rejected, without a failing system call; ``line`` is then the
+    command's message about that error.
     """
 
     failing: Failing | None
@@ -78,7 +78,7 @@ class Chosen(Value):
 
     @property
     def error(self) -> str:
-        """Its name."""
+        """The name of the error."""
         if self.failing is not None:
             return self.failing.error
         assert self.call is not None
@@ -86,36 +86,36 @@ class Chosen(Value):
 
     @property
     def is_request(self) -> bool:
-        """Whether it is a netlink message, and no system call."""
+        """True for a netlink message, which is not a system call."""
         return self.is_answer or (self.call is not None and self.call.request is not None)
 
     @property
     def is_reported(self) -> bool:
-        """Whether the command's own words are about it."""
+        """True if the command's own message is about this failure."""
         return self.choice is not None and self.choice.is_reported
 
     @property
     def certainty(self) -> told.Certainty:
-        """How sure it is that the command failed by this call."""
+        """The certainty that the command failed because of this call."""
         if self.alike and self.is_hinted_at:
             return "unknown"
         return "observed" if self.is_reported or self.is_named else "inferred"
 
     @property
     def is_hinted_at(self) -> bool:
-        """Whether they at least name its path, its address or its error."""
+        """True if the command's message contains at least its path, its address or its error."""
         return self.choice is not None and self.choice.line is not None
 
     @property
     def may_be_another(self) -> bool:
-        """Whether an answer of netlink may be what the command's words are about."""
+        """True if the command's message may instead be about a netlink answer."""
         return not self.is_hinted_at or not (
             self.is_reported or (self.choice is not None and not self.choice.is_ordinary)
         )
 
 
 class Survey:
-    """What a run showed: the failures that kernel functions were followed in, and the witness's."""
+    """The failures of a run: those with followed kernel functions, and the witness's records."""
 
     def __init__(self, failing: FailingCalls, witnessed: Witnessed, *, is_named: bool) -> None:
         self.failing = failing
@@ -125,7 +125,7 @@ class Survey:
         self._matches = failing.of_calls(witnessed.calls)
 
     def chosen(self, *, failed: bool) -> Chosen | None:
-        """The failure to explain; None if none of them is what the command ``failed`` by."""
+        """Return the failure to explain; None if no failure explains why the command ``failed``."""
         if self.witnessed.problem is not None:
             found = self.failing.complained_of(failed=failed)
             return None if found is None else Chosen(found)
@@ -143,10 +143,11 @@ class Survey:
         )
 
     def may_be_request(self, chosen: Chosen | None) -> bool:
-        """Whether a run that follows the functions of netlink may show more than ``chosen``.
+        """Return True if a run with netlink's functions may show more than ``chosen``.
 
-        It shows those that refused a message. Where no refused message was seen, they may still
-        have made the error, as of a list that the kernel sends in several messages.
+        That further run shows the functions that rejected a message. Even if no rejected message
+        was recorded, these functions may have made the error, for example in a list that spans
+        several messages.
         """
         if chosen is not None and chosen.is_request:
             return True
@@ -156,9 +157,9 @@ class Survey:
         return uses_it and (chosen is None or chosen.may_be_another)
 
     def with_request(self, chosen: Chosen | None, requests: FailingCalls) -> Chosen | None:
-        """``chosen``, with the functions that refused it if it is a netlink message.
+        """Return ``chosen``, with the functions that rejected it if it is a netlink message.
 
-        Else the request that may explain the error better, if there is one.
+        Otherwise, return the request that may explain the error better, if there is one.
         """
         if chosen is None or not chosen.is_request:
             return self._refused(requests) or chosen
@@ -166,7 +167,7 @@ class Survey:
         return replace(chosen, failing=same[-1]) if same else chosen
 
     def _refused(self, requests: FailingCalls) -> Chosen | None:
-        """The netlink request to explain: the last one with an error that the command wrote."""
+        """Return the netlink request to explain: the last with an error that the command wrote."""
         written = errors_written(self.witnessed, self._wording)
         if written is not None:
             errors, line = written
@@ -180,7 +181,7 @@ class Survey:
         return Chosen(last, is_answer=True)
 
     def of(self, failing: Failing) -> Chosen:
-        """The same of a failure that was chosen already, as the next one of a process."""
+        """Return the choice for a given failure, such as the next failure of a process."""
         calls = [call for call, one in self._matches.items() if one is failing]
         return Chosen(failing, calls[-1] if calls else None)
 
@@ -201,11 +202,12 @@ class Survey:
         return plain[-1] if plain else None
 
     def _is_likely(self, choice: Choice) -> bool:
-        """Whether a command that failed may have failed by this call.
+        """Return True if a failed command may have failed because of this call.
 
-        What programs try in their ordinary work needs the error in the command's text. So does
-        what they look for, or its path; words such as "not found" with only the last part of the
-        path will do. Of a command that wrote nothing at all it may be the reason without.
+        A call of ordinary probing must have its error in the command's text. A file search must
+        have its error or its path there; a phrase such as "not found" with the last part of the
+        path also suffices. If the command wrote nothing, a search may be the reason without any
+        text.
         """
         evidence = choice.evidence
         if choice.points < 0:
@@ -216,7 +218,7 @@ class Survey:
         return is_silent or Evidence.LOOKS not in evidence or _is_looked_for(choice)
 
     def failures(self, chosen: Chosen | None) -> tuple[told.FailedCall, ...]:
-        """All that failed, a row for each call and error."""
+        """Return all failures, a row for each call and error."""
         rows: dict[tuple[str, str], told.FailedCall] = {}
 
         def add(row: told.FailedCall) -> None:
@@ -243,10 +245,10 @@ class Survey:
         return tuple(rows.values())
 
     def end_reason(self, chosen: Chosen | None, status: int | None) -> told.Reason | None:
-        """Why a process of the command was killed, if that explains the exit ``status`` better.
+        """Return why a process of the command was killed, if that explains the exit ``status``.
 
-        Better than ``chosen``, a failing call that the command reported; and where the command
-        killed that process itself, better than one that it only hinted at.
+        A failing call that the command reported explains it better. If the command killed the
+        process itself, a failing call that the command only hinted at explains it better, too.
         """
         if chosen is not None and chosen.is_reported:
             return None
@@ -267,7 +269,7 @@ class Survey:
         return None
 
     def still_running(self) -> str | None:
-        """A warning about processes that run on, as those of a daemon do; None without any."""
+        """Return a warning about processes that still run, such as a daemon's; None without any."""
         running = self.witnessed.running
         if not running:
             return None
@@ -280,9 +282,9 @@ class Survey:
         )
 
     def _checked_by_program(self) -> Reason | None:
-        """Why the program reported an error that no call returned: rm(1) finds EISDIR itself.
+        """Return why the program reported an error that no call returned, or None.
 
-        The path is the one in quotation marks in the program's text.
+        Example: rm(1) detects EISDIR itself. The path is in quotation marks in the program's text.
         """
         found = reported_elsewhere(self.witnessed, self._wording, self.witnessed.calls)
         if found is None:
@@ -306,7 +308,7 @@ class Survey:
         return reason_of(Scene(call, Witnessed(), _identity(call)))
 
     def nothing(self, *, failed: bool, status: int | None) -> str:
-        """Why nothing is explained."""
+        """Return why no failure is explained."""
         if not failed:
             return "it succeeded. Only calls failed that most programs make to probe the system"
         elsewhere = reported_elsewhere(self.witnessed, self._wording, self.witnessed.calls)
@@ -325,7 +327,7 @@ class Survey:
 
 
 def _is_looked_for(choice: Choice) -> bool:
-    """Whether the command's text is about what a call looked for."""
+    """Return True if the command's text is about the object that a call searched for."""
     evidence = choice.evidence
     if Evidence.ERROR_TEXT in evidence:
         return True
@@ -337,7 +339,7 @@ def _is_looked_for(choice: Choice) -> bool:
 
 
 def _alike(best: Choice, ranked: Sequence[Choice]) -> list[str]:
-    """Other calls with the same evidence, for another reason."""
+    """Return other calls with the same evidence and another reason."""
     found = []
     for one in reversed(ranked):
         if one.points != best.points:
@@ -349,12 +351,12 @@ def _alike(best: Choice, ranked: Sequence[Choice]) -> list[str]:
 
 
 def _what(call: SystemCall) -> str:
-    """What a system call or a netlink message was to do."""
+    """Return the operation of a system call or a netlink message."""
     return operation(call) if call.request is None else words(call)
 
 
 def counterpart(witnessed: Witnessed, like: SystemCall) -> SystemCall | None:
-    """The call of another run that is the same: by name, error and texts, the last of them."""
+    """Return the last call of another run with the same name, error and texts, or None."""
     same = [
         one
         for one in witnessed.calls
@@ -365,7 +367,7 @@ def counterpart(witnessed: Witnessed, like: SystemCall) -> SystemCall | None:
 
 
 def session_of(sessions: Sequence[Session], call: SystemCall) -> Session | None:
-    """The session that is a call's: of its thread, the last one that had ended by then."""
+    """Return the session of a call: the last one in its thread that had ended by then."""
     found = [one for one in sessions if one.tid == call.tid and one.end_ns <= call.time]
     return max(found, key=lambda one: one.end_ns) if found else None
 
@@ -373,7 +375,7 @@ def session_of(sessions: Sequence[Session], call: SystemCall) -> Session | None:
 def with_reason(
     explained: told.ExplainedCall, chosen: Chosen, witnessed: Witnessed
 ) -> told.ExplainedCall:
-    """The same with what it means for the user."""
+    """Return the explained call with its meaning for the user."""
     call, choice = chosen.call, chosen.choice
     if chosen.is_answer:
         return _of_answer(explained, chosen)
@@ -402,7 +404,7 @@ def with_reason(
 
 
 def explain_session(session: CapturedSession, call: SystemCall, witnessed: Witnessed) -> Explained:
-    """What a failed system call means for the user, around a session of a trace."""
+    """Return the meaning of a failed system call for the user, around a session of a trace."""
     said = tuple(one.text for one in session.said)
     chain = tuple(one.function.name for one in session.calls)
     reason = reason_of(Scene(call, witnessed, _identity(call), said, chain))
@@ -413,7 +415,7 @@ def explain_session(session: CapturedSession, call: SystemCall, witnessed: Witne
 
 
 def _of_answer(explained: told.ExplainedCall, chosen: Chosen) -> told.ExplainedCall:
-    """The same of a netlink request, with the kernel's own message as the reason."""
+    """Return the explanation of a netlink request, with the kernel's message as the reason."""
     reason = answered([one.text for one in explained.said])
     evidence = ["the kernel's answer to a netlink request has this error"]
     if chosen.line is not None:
@@ -433,7 +435,7 @@ def _of_answer(explained: told.ExplainedCall, chosen: Chosen) -> told.ExplainedC
 def _condition(
     explained: told.ExplainedCall,
 ) -> tuple[str | None, tuple[tuple[str, int], ...]]:
-    """The innermost condition that decided, and the values that it compared, as far as known."""
+    """Return the innermost deciding condition, and the compared values, as far as known."""
     known = (explained.origin, explained.deduced, *explained.tested)
     decided = [one.decided for one in known if one is not None and one.decided is not None]
     if not decided or decided[-1].check:
@@ -445,7 +447,7 @@ def _condition(
 
 
 def _functions(explained: told.ExplainedCall) -> tuple[str, ...]:
-    """The kernel's functions that failed in the call, outermost first, as far as runs followed."""
+    """Return the kernel functions that failed in the call, outermost first."""
     names = [one.function.name for one in explained.chain]
     for origin in (explained.origin, *explained.tested):
         if origin is not None:
@@ -454,7 +456,7 @@ def _functions(explained: told.ExplainedCall) -> tuple[str, ...]:
 
 
 def without_functions(call: SystemCall) -> told.ExplainedCall:
-    """What is told of a call that no function of the kernel was seen to fail in."""
+    """Return the explanation of a call without any failing kernel function."""
     if call.request is not None:
         unknown = "this run did not follow the functions that handle a netlink message"
     elif call.deferred is not None:
@@ -486,7 +488,7 @@ def without_functions(call: SystemCall) -> told.ExplainedCall:
 
 
 def _identity(call: SystemCall) -> Identity:
-    """Whose rights the process had: as captured, else by the user database."""
+    """Return the process's rights: as captured, else from the user database."""
     state = call.state
     if state is None or state.groups is None:
         return Identity(call.uid, call.gid, groups_of(call.uid))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Two recordings against each other: what fails in one of them only, and where calls part.
+"""Compare two recordings: failures in only one recording, and places where calls diverge.
 
-Each recording is read once, from its beginning to its end, and of its sessions only counters are
-kept, one for each different chain, and a few of the call trees it had.
+Each recording is read once from start to end. Only counters are kept of its sessions: one for each
+different chain, with a few of its call trees.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 __all__ = ["compare", "diff"]
 
-#: Neighbours that are looked at for the nearest of all call trees: those that go together equally
-#: long stand side by side.
+#: Number of neighbours to search for the most similar call tree. Trees with an equally long common
+#: start are adjacent.
 _NEIGHBOURS = 32
 
 _KINDS = ("tree", "path")
@@ -54,11 +54,11 @@ _KINDS = ("tree", "path")
 def diff(
     a: str | PathLike[str], b: str | PathLike[str], **options: Unpack[DiffOptions]
 ) -> Difference:
-    """What fails in recording ``b`` and not in ``a``, and the other way round.
+    """Return the failures in recording ``b`` that are not in ``a``, and vice versa.
 
-    ``options`` leave sessions out, as those of ``retsnoop-py diff``. A damaged recording is
-    compared up to the damage, which its ``damage`` tells. Raises InputError if a file cannot be
-    read, DataError if it is no recording, UsageError if both are the same.
+    ``options`` filter sessions, like those of ``retsnoop-py diff``. A damaged recording is compared
+    up to the damage; its ``damage`` describes it. Raises InputError if a file cannot be read,
+    DataError if it is not a recording, UsageError if both are the same file.
     """
     said = words(options, DiffOptions.__optional_keys__)
     return compare(Path(fspath(a)), Path(fspath(b)), diff_overrides(said))
@@ -67,7 +67,7 @@ def diff(
 def compare(
     path_a: Path, path_b: Path, overrides: ReplayOverrides, heard: Heard = lambda _: None
 ) -> Difference:
-    """The same; ``heard`` is told how many calls have been read."""
+    """Compare the recordings as :func:`diff` does; ``heard`` gets the number of calls read."""
     from retsnoop_py.recording.replay import Replay
 
     _check_two(path_a, path_b)
@@ -114,23 +114,23 @@ def _check_two(a: Path, b: Path) -> None:
 
 
 def _names(header: StreamHeader, *, entries: bool = False) -> frozenset[str]:
-    """The plain names of the functions a run traced, or of its entry functions alone."""
+    """Return the plain names of the functions a run traced, or of its entry functions alone."""
     return frozenset([plain_name(f.name) for f in header.functions if f.is_entry or not entries])
 
 
 def _is_same_code(a: StreamHeader, b: StreamHeader) -> bool:
-    """Whether kernel and modules are the same builds, as far as both runs have them."""
+    """Return True if kernel and common modules are the same builds."""
     of_a = {module.name: module.build_id for module in a.modules}
     modules = [(m.build_id, of_a[m.name]) for m in b.modules if m.name in of_a]
     return all(one and one == other for one, other in [(a.build_id, b.build_id), *modules])
 
 
-#: The call trees, or ways, of some calls, with how often and with which error (empty: none).
+#: Call trees or paths of calls, with their number and error (empty: none).
 _Seen = list[tuple[Steps, int, str]]
 
 
 class _Departures:
-    """Finds the calls of a recording that go the same way as others for longest."""
+    """Finds the calls of a recording with the longest common start."""
 
     def __init__(self, tally: Tally, projection: Projection) -> None:
         self._projection = projection
@@ -144,7 +144,7 @@ class _Departures:
             known.sort()
 
     def of(self, entry: str, counted: Counted, *, is_a: bool) -> tuple[Departure, ...]:
-        """Where calls of the other recording part from any of this one; ``is_a``: that is A."""
+        """Return where calls of the other recording diverge from this one; ``is_a``: that is A."""
         known = self._known
         found = [
             self._departure(kind, counted, known.get((kind, entry), []), is_a=is_a)
@@ -153,7 +153,7 @@ class _Departures:
         return tuple([one for one in found if one is not None])
 
     def between(self, ours: Counted, theirs: Counted) -> tuple[Departure, ...]:
-        """Where calls of B part from those of A with the same chain, of which none is equal."""
+        """Return where calls of B diverge from A's calls with the same chain, if none is equal."""
         found = [
             self._departure(kind, theirs, sorted(_seen(kind, ours)), is_a=False)
             for kind in _KINDS
@@ -170,7 +170,7 @@ class _Departures:
         steps = seen.most_common(1)[0][0]
         at = bisect(known, (steps, 0, ""))
         near = known[max(at - _NEIGHBOURS, 0) : at + _NEIGHBOURS]
-        # of those that go together equally long one that succeeded, else the most frequent
+        # among the longest common starts, prefer a success, then the most frequent
         equal, _, _, other, error = max(
             (_equal_steps(steps, other), not error, times, other, error)
             for other, times, error in near
@@ -188,7 +188,7 @@ class _Departures:
         )
 
     def _inside(self, steps: Steps) -> tuple[DepartureStep, ...]:
-        """The calls that have not returned after ``steps``; of ways the last step."""
+        """Return the calls that have not returned after ``steps``; for paths, the last step."""
         from msgspec.structs import replace
 
         running: list[DepartureStep] = []
@@ -202,7 +202,7 @@ class _Departures:
         return tuple(running)
 
     def _next(self, steps: Steps, at: int) -> tuple[DepartureStep, ...]:
-        """What follows: one step, and of a block what was decided behind it."""
+        """Return the next step; for a block, also the decision after it."""
         if at >= len(steps):
             return (DepartureStep("end"),)
         first = self._projection.step(steps[at])
@@ -222,7 +222,7 @@ def _seen(kind: str, counted: Counted) -> _Seen:
 
 
 def _equal_steps(one: Steps, other: Steps) -> int:
-    """How many steps at their beginning are equal."""
+    """Return the number of equal steps at the start."""
     for at, (mine, theirs) in enumerate(zip(one, other, strict=False)):
         if mine != theirs:
             return at
@@ -232,7 +232,7 @@ def _equal_steps(one: Steps, other: Steps) -> int:
 def _only(
     key: Key, mine: Tally, other: Replay, theirs: Tally, nearest: _Departures, *, is_a: bool
 ) -> Failure:
-    """A chain that only one recording has."""
+    """Return a chain that only one recording has."""
     counted, entry = mine.chains[key], key[0][0]
     errors = theirs.errors.get(entry, Counter())
     same = errors[counted.error]
@@ -251,12 +251,12 @@ def _only(
 
 
 def _in_both(left: Tally, right: Tally, nearest_a: _Departures) -> Iterator[Failure]:
-    """The chains that both have, with where they part if no call went the same way."""
+    """Yield the chains in both recordings, with the divergence if no call took the same path."""
     for key, one in left.chains.items():
         other = right.chains.get(key)
         if other is None:
             continue
-        # of those that are not kept one may have gone the same way
+        # a call that was not kept may have taken the same path
         is_whole = not (one.has_more or other.has_more)
         departures = nearest_a.between(one, other) if is_whole else ()
         yield Failure(
@@ -265,13 +265,13 @@ def _in_both(left: Tally, right: Tally, nearest_a: _Departures) -> Iterator[Fail
 
 
 def _unseen(calls: tuple[ChainCall, ...], counted: Counted, *, is_a: bool) -> Failure:
-    """A chain that the other recording cannot have."""
+    """Return a chain that the other recording cannot contain."""
     a, b = (counted.count, 0) if is_a else (0, counted.count)
     return Failure(calls[0].function if calls else "", counted.error, a, b, calls)
 
 
 def _in_order(failures: Iterator[Failure] | list[Failure]) -> list[Failure]:
-    """New errors first, then by entry function and error, the most frequent first."""
+    """Return new errors first, then by entry function and error, the most frequent first."""
     return sorted(
         failures,
         key=lambda one: (
@@ -301,7 +301,7 @@ def _compared(
 
 
 def _notes(a: Replay, b: Replay) -> Iterator[str]:
-    """What the two cannot tell because they were made in other ways."""
+    """Yield notes about data that cannot be compared because of different recording options."""
     one, other = a.settings, b.settings
     if one.views.call_trace != other.views.call_trace:
         lacking = "B" if one.views.call_trace else "A"

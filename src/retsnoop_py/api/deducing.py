@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Why the function below a system call's entry gave its error, where nothing can follow that one.
+"""Explain an error from a system call's second function, if that cannot be followed.
 
-``__x64_sys_X`` hands the arguments on to ``__do_sys_X``, which is an inline function that the
-compiler kept apart: the kernel lets nobody probe it. Its code and its arguments are known, and what
-it called can be traced.
+``__x64_sys_X`` passes its arguments to ``__do_sys_X``. That is an inline function that the compiler
+kept separate, and the kernel does not allow probes in it. But its code and its arguments are
+available, and the functions that it calls can be traced.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ if TYPE_CHECKING:
 __all__ = ["callees", "deduced"]
 
 _LONG, _INT = 8, 4
-#: The depth of what the function of a system call calls, and what is inlined there.
+#: The depth of calls from a system call's function, and from the functions inlined in it.
 _INSIDE = 2
 _LONG_TYPES = ("size_t", "loff_t", "off_t", "u64", "__u64")
 
 
 def callees(facts: KernelFacts, function: str) -> list[str]:
-    """The functions that the second function of a system call calls by name, if it has one.
+    """Return the functions that the second function of a system call calls by name.
 
-    ``function`` is its first one. Nothing, where the code cannot be read.
+    ``function`` is the first one. The result is empty without a second function, or if the code
+    cannot be read.
     """
     from retsnoop_py.kernel.kcore import Kcore
     from retsnoop_py.path.analysis import read_paths
@@ -66,11 +67,11 @@ def deduced(
     image: Image | None = None,
     traced: Collection[str] = (),
 ) -> to.Origin | None:
-    """Why the callee that ``origin`` names gave what it did, if its arguments decide that.
+    """Return why the callee in ``origin`` returned its result, if its arguments decide that.
 
-    Or these with what it called of the functions that were ``traced``. None for any other function,
-    and where its code cannot be read. ``image`` is a vmlinux with DWARF, if it need not be looked
-    for.
+    The calls of ``traced`` functions are used as well. Return None for any other function, and if
+    its code cannot be read. ``image`` is a vmlinux with DWARF; without it, the module searches for
+    one.
     """
     first = session.calls[0]
     if origin is None or origin.made != "callee" or origin.function.name != first.function.name:
@@ -82,7 +83,7 @@ def deduced(
         found = facts.kallsyms.named(name)
         if len(found) != 1:
             return None
-        # those of the run were closed with it
+        # the images of the run were closed with it
         images = KernelImages(facts, image)
         with KernelSymbolizer(facts, SymbolizeMode.AUTO, images) as symbols:
             told = _way(facts, session, found[0], view.path.result, traced, images)
@@ -104,7 +105,7 @@ def _way(
     traced: Collection[str],
     images: KernelImages,
 ) -> tuple[Origin, Hit] | None:
-    """The way that the arguments of the system call lead through its second function."""
+    """Return the path that the system call's arguments determine in its second function."""
     from retsnoop_py.kernel.kcore import Kcore
     from retsnoop_py.path.analysis import read_paths
     from retsnoop_py.path.machines import machine_named
@@ -124,9 +125,9 @@ def _way(
 
 
 def _made(session: Session, names: Collection[str]) -> list[Called] | None:
-    """The calls that were made of functions ``names`` by that of the system call, in their order.
+    """Return the calls of functions ``names`` inside the system call, in order.
 
-    None where some of them may not have been seen.
+    Return None if calls may be missing.
     """
     found: dict[int, Called] = {}
     begun: list[tuple[int, str]] = []
@@ -154,7 +155,7 @@ def _function(facts: KernelFacts, symbol: Symbol) -> Function:
 
 
 def _given(session: Session) -> Iterator[Argument | None]:
-    """The arguments of a system call in their order; None for one whose number is not known."""
+    """Yield the arguments of a system call in order; None for an argument without a number."""
     for one in session.calls[0].arguments or ():
         if not one.name:
             return
@@ -162,10 +163,10 @@ def _given(session: Session) -> Iterator[Argument | None]:
 
 
 def register_of(given: Given) -> Argument | None:
-    """The number in the register of an argument; None if it was not kept.
+    """Return the number in the register of an argument; None if it was not recorded.
 
-    Of a pointer that was followed, what it points to was kept, and not where that is: ``&0`` and
-    ``"0"`` are no null pointers.
+    For a pointer that was followed, only the target was recorded, without its address: ``&0`` and
+    ``"0"`` are not null pointers.
     """
     if given.type.endswith("*"):
         if given.value is None and given.text == pointer(0):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Why the system calls of a trace failed (``--explain``): the first paragraph of ``why``.
 
-A session ends before its system call returns, and what the witness saw of the call comes after
-that. So each session that ended just now waits a moment for its call.
+A session ends before its system call returns, and the witness records the call after that.
+Therefore each session that has just ended waits a moment for its call.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from retsnoop_py.value import replace
 __all__ = ["Explainer"]
 
 #: How long a session waits for its system call to return: ns behind its own end, and seconds
-#: between two looks.
+#: between two checks.
 _PATIENCE_NS = 100_000_000
 _PAUSE = 0.002
-#: Calls whose reasons are kept: a program may make the same one over and over.
+#: Maximum number of calls with cached reasons: a program may repeat the same call.
 _MOST_KEPT = 1000
 
 
 class Explainer:
     """Watches the system calls of a run, and adds to its sessions why they failed.
 
-    Give ``witness`` and ``facts`` to the run, and its sessions to :meth:`sink`. ``signals`` are
-    those of the run: their actions close the witness.
+    Pass ``witness`` and ``facts`` to the run, and its sessions to :meth:`sink`. ``signals`` belongs
+    to the run: its actions close the witness.
     """
 
     def __init__(self, signals: StopSignals) -> None:
@@ -46,11 +46,11 @@ class Explainer:
         self.witness = Witness.of(self.facts, by_thread=self.calls)
         self._signals = signals
         self._known: dict[object, Explained] = {}
-        #: Sessions that may lack a reason: their calls were among too many.
+        #: Sessions that may lack a reason: too many calls failed to keep them all.
         self.missed = 0
 
     def sink(self, make_sink: SinkMaker) -> SinkMaker:
-        """The same, and explained."""
+        """Return the sink with explanations added."""
 
         def made(header: StreamHeader, settings: Settings) -> Sink:
             return _Explaining(make_sink(header, settings), self)
@@ -58,7 +58,7 @@ class Explainer:
         return made
 
     def explained(self, report: Report) -> Report:
-        """The report of a session with the reason, if its system call was seen to fail."""
+        """Return the report of a session with the reason, if its failed call was recorded."""
         session = report.session
         if session.kind is not SessionKind.FINAL or not session.is_error:
             return report
@@ -66,7 +66,7 @@ class Explainer:
         return report if call is None else report._replace(explained=self._reason(session, call))
 
     def _call(self, session: Session) -> SystemCall | None:
-        """The failed system call around a session, waiting for it a moment."""
+        """Return the failed system call around a session, after a short wait, or None."""
         at = session.tid, session.start_ns, session.emit_ns
         while (found := self.calls.around(*at)) is None:
             is_late = time.monotonic_ns() > session.emit_ns + _PATIENCE_NS
@@ -92,7 +92,7 @@ class Explainer:
 
 
 class _Explaining:
-    """A sink in front of another."""
+    """A sink in front of another one."""
 
     def __init__(self, sink: Sink, explainer: Explainer) -> None:
         self._sink = sink

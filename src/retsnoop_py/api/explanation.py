@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What one session, whose functions were followed, says of why its call failed."""
+"""Explain a failed call from a session with followed functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Explanation"]
 
 
 class Explanation:
-    """What the session ``said`` says of its outermost call, of ``function``, giving ``error``."""
+    """The explanation of session ``said``: its outermost call, of ``function``, gave ``error``."""
 
     def __init__(self, said: to.Session, function: str, error: str) -> None:
         self._said = said
@@ -29,7 +29,7 @@ class Explanation:
 
     @classmethod
     def of(cls, session: Session) -> Self:
-        """That of a session."""
+        """Return the explanation of a session."""
         first = session.calls[0]
         said = msgspec.json.decode(session.as_json(), type=to.Session)
         return cls(said, first.function.name, first.error or "")
@@ -40,15 +40,15 @@ class Explanation:
         ]
 
     def origin(self) -> to.Origin | None:
-        """Of the call that made the error: as long as a function gives what another one gave."""
+        """Return the origin in the function that made the error, possibly a callee of callees."""
         found = self._made()
         return found[-1].origin if found else None
 
     def _made(self) -> list[_Link]:
-        """The chain's function that made the error, and those further in that it had it from.
+        """Return the chain's function that made the error, and the functions it got the error from.
 
-        An error that a function gave may be handed on to another one, which is the one that the
-        chain ends in. None of them where no function of the chain was followed.
+        A function may pass the error on to another one, where the chain ends. Return an empty list
+        if no function of the chain was followed.
         """
         found = self._of_chain()
         links = [found] if found is not None else []
@@ -66,10 +66,10 @@ class Explanation:
         return links
 
     def _of_chain(self, begin: int = 0) -> _Link | None:
-        """The innermost one of the chain, from its call ``begin`` on, that made the error.
+        """Return the innermost call of the chain that made the error, from index ``begin`` on.
 
-        A function that was not followed is passed where the next one returned the same error:
-        what returned something else is not known to be on the way of the value.
+        A function that was not followed is skipped if the next one returned the same error. A
+        function that returned something else may not be on the path of the value.
         """
         calls = [one.call for one in self._chain() if one.call is not None][begin:]
         names = {_plain(call.function.name) for call in calls}
@@ -94,10 +94,10 @@ class Explanation:
         return found
 
     def _below(self, origin: to.Origin) -> _Link | None:
-        """What made another error further in, where who made one of that cannot be followed.
+        """Return the origin of a different error further in.
 
-        Only what ran inside the function that gave the error: what its caller called afterwards
-        may be a clean-up.
+        It is used if the maker of the error cannot be followed. Only calls inside the function that
+        returned the error count: later calls of its caller may be a clean-up.
         """
         seqs = [one.call.seq for one in self._chain() if one.call is not None]
         if origin.decided is not None or origin.seq not in seqs:
@@ -108,7 +108,7 @@ class Explanation:
         return below if below is not None and below.origin.decided is not None else None
 
     def _frames_below(self, seq: int) -> set[str]:
-        """The functions on the kernel's stack between a traced call and the next one in it."""
+        """Return the functions on the kernel's stack from a traced call to the next traced one."""
         found: set[str] = set()
         is_below = False
         for one in self._said.stack or ():
@@ -122,19 +122,19 @@ class Explanation:
         return found
 
     def asks_of(self, followed: Sequence[str]) -> str | None:
-        """The function that gave the error, where that was not followed yet and has a name."""
+        """Return the function that gave the error, if it has a name and was not followed yet."""
         origin = self.origin()
         if origin is None or origin.made != "callee":
             return None
         name = origin.callee
-        if name is None:  # called through a pointer: the chain knows it, if it is traced
+        if name is None:  # called through a pointer: a traced callee is in the chain
             chain = [one.call.function for one in self._chain() if one.call is not None]
             at = chain.index(origin.function) + 1 if origin.function in chain else len(chain)
             name = chain[at].name if at < len(chain) else None
         return name if name not in followed else None
 
     def tested(self) -> tuple[to.Origin, ...]:
-        """The calls whose results the condition tested, from outside in, as far as followed."""
+        """Return the followed calls with results that the condition tested, from outside in."""
         found: list[to.Origin] = []
         origin = self.origin()
         while origin is not None:
@@ -152,17 +152,20 @@ class Explanation:
         return tuple(found)
 
     def tests(self, followed: Sequence[str]) -> str | None:
-        """The function whose result the innermost known condition tests, if not followed yet."""
+        """Return the function with the result that the innermost condition tests.
+
+        Return None if the function was already followed.
+        """
         known = (self.origin(), *self.tested())
         ask = _tested_name if len(known) == 1 else _given_by
         name = ask(known[-1]) if known[-1] else None
         return name if name and name not in map(_plain, followed) else None
 
     def needed(self, followed: Sequence[str]) -> list[str]:
-        """Those of the globs ``followed`` that lead from the error to the innermost condition.
+        """Return the globs of ``followed`` that lead from the error to the innermost condition.
 
-        With those that only gave back what they were handed: without their paths the next run would
-        ask for them again.
+        Functions that only returned their argument are included. Without their paths, the next run
+        would request them again.
         """
         handed = (one for one in self._origins.values() if one.made == "argument")
         origins = (*(one.origin for one in self._made()), *self.tested(), *handed)
@@ -172,7 +175,7 @@ class Explanation:
     def call(
         self, unknown: str | None = None, deduced: to.Origin | None = None
     ) -> told.ExplainedCall:
-        """The call, as it is told; ``deduced`` is what is known of a callee without a way."""
+        """Return the explained call; ``deduced`` is the origin in a callee without a path."""
         said = self._said
         links = self._made()
         if deduced is None and links and links[-1].origin.made == "callee":
@@ -209,14 +212,14 @@ class Explanation:
 
 
 class _Link(NamedTuple):
-    """A function that handed on or made the error; ``is_seen``: no link from outside is a guess."""
+    """A function that passed on or made the error; ``is_seen``: all outer links were observed."""
 
     origin: to.Origin
     is_seen: bool
 
 
 def _certainty(links: Sequence[_Link], deduced: to.Origin | None) -> told.Certainty:
-    """How sure the condition is."""
+    """Return how certain the condition is."""
     if deduced is not None:
         return "inferred" if deduced.decided is not None else "unknown"
     if not links or links[-1].origin.decided is None or links[-1].origin.made == "callee":
@@ -225,7 +228,7 @@ def _certainty(links: Sequence[_Link], deduced: to.Origin | None) -> told.Certai
 
 
 def _not_followed(origin: to.Origin, deduced: to.Origin | None) -> str | None:
-    """Where the condition is that was not reached; None if it was, or if nothing tells."""
+    """Return where the unreached condition is; None if it was reached, or if that is unknown."""
     if origin.made != "callee" or deduced is not None:
         return None
     name = f"{origin.callee}()" if origin.callee else "a function called through a pointer"
@@ -233,15 +236,15 @@ def _not_followed(origin: to.Origin, deduced: to.Origin | None) -> str | None:
 
 
 def _plain(function: str) -> str:
-    """Its name without what the compiler added."""
+    """Return the function's name without the compiler's suffixes."""
     return function.partition(".")[0]
 
 
 def _tested_name(origin: to.Origin) -> str | None:
-    """The function whose result decided, where that says yes or no.
+    """Return the function with the boolean result that decided, or None.
 
-    Not where that is a pointer that was not found; but where the error was in memory then, that is
-    where the function had left it.
+    Return None for a pointer that was NULL, except if the error was then in memory: the function
+    had left it there.
     """
     decided = origin.decided
     if decided is None or decided.check or not decided.condition:
@@ -254,7 +257,10 @@ def _tested_name(origin: to.Origin) -> str | None:
 
 
 def _fits(tested: to.Origin, origin: to.Origin) -> bool:
-    """Whether a call returned the value that the condition of ``origin`` read, where it did."""
+    """Return True if a call returned the value that the condition of ``origin`` read.
+
+    Return True also if no value was recorded.
+    """
     if origin.decided is None or not origin.decided.operands:
         return True
     value = origin.decided.operands[0].value
@@ -263,17 +269,17 @@ def _fits(tested: to.Origin, origin: to.Origin) -> bool:
 
 
 def _given_by(origin: to.Origin) -> str | None:
-    """The function whose result a tested call gave, or its condition tested."""
+    """Return the function with the result that a tested call returned, or that it tested."""
     if origin.decided is None and origin.made == "callee" and origin.callee:
         return _plain(origin.callee)
     return _tested_name(origin)
 
 
 def _hands_on(outer: to.Call, inner: to.Call, origin: to.Origin | None, traced: set[str]) -> bool:
-    """Whether what ``outer`` returned is what ``inner``, which it called, gave.
+    """Return True if the result of ``outer`` is the result of ``inner``, which it called.
 
-    Where its way was not followed or does not tell, or leads to a function that is not ``traced``
-    and called ``inner`` in turn, that both returned the same error has to do.
+    If the path of ``outer`` is unknown, or leads through a function that is not ``traced`` and
+    called ``inner``, both must have returned the same error.
     """
     if outer.result is None or inner.result is None:
         return origin is None
@@ -289,18 +295,18 @@ def _hands_on(outer: to.Call, inner: to.Call, origin: to.Origin | None, traced: 
 
 
 def _called(inner: to.Call, origin: to.Origin) -> bool:
-    """Whether ``inner`` is what gave the error, by its name or as that which has none."""
+    """Return True if ``inner`` gave the error, by its name, or if the callee has no name."""
     return origin.callee is None or _plain(origin.callee) == _plain(inner.function.name)
 
 
 def _up_to(
     chain: Sequence[told.FailingChainCall], origins: Sequence[to.Origin]
 ) -> Iterator[told.FailingChainCall]:
-    """The chain to the function that made the error; what failed below it was of no consequence.
+    """Yield the chain down to the function that made the error; deeper failures do not matter.
 
-    Of the ``origins`` the first is in the chain, the others are further in. Without any, it is not
-    observed which function made the error: the chain ends above trailing calls that returned -1
-    where no caller returned EPERM, for -1 is then a comparison's result.
+    The first of ``origins`` is in the chain, the others are further in. Without origins, the
+    function that made the error is unknown. The chain then ends before trailing calls that returned
+    -1, if no caller returned EPERM: that -1 is the result of a comparison.
     """
     if not origins:
         chain = chain[: len(chain) - _comparisons(chain)]
@@ -313,14 +319,14 @@ def _up_to(
 
 
 def _comparisons(chain: Sequence[told.FailingChainCall]) -> int:
-    """How many calls at the end of ``chain`` returned a -1 that no caller returned."""
+    """Return how many calls at the end of ``chain`` returned a -1 that no caller returned."""
     is_eperm = [one.result is not None and one.result.error == "EPERM" for one in chain]
     count = next((n for n, own in enumerate(reversed(is_eperm)) if not own), 0)
     return 0 if any(is_eperm[: len(chain) - count]) else count
 
 
 def _user_place(stack: Sequence[to.UserFrame]) -> to.Source | None:
-    """The innermost place that is the program's own, of which the source is known."""
+    """Return the innermost place in the program's own code with a known source line."""
     for frame in reversed(stack):
         for place in frame.source:
             if place.file and place.line and "/sysdeps/" not in place.file:

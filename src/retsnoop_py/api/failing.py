@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which system calls of a program failed, and which of these it complains of."""
+"""The failed system calls of a program, and the call that its message is about."""
 
 from __future__ import annotations
 
@@ -35,19 +35,20 @@ __all__ = [
 
 #: Functions of system calls, by machine.
 _SYSCALLS = {"x86_64": "__x64_sys_*", "aarch64": "__arm64_sys_*"}
-#: Calls without arguments, as vfork(2): one function has both names, and the kernel lists this one.
+#: Calls without arguments, like vfork(2): one function has both names, and the kernel lists this
+#: one.
 _WITHOUT_ARGUMENTS = "__do_sys_*"
-#: Those of 32-bit programs, and the file that is there where the kernel runs these.
+#: Functions for 32-bit programs, and a file that exists if the kernel runs such programs.
 _SYSCALLS_32 = {"x86_64": ("__ia32_*sys_*", Path("/proc/sys/abi/vsyscall32"))}
 _PREFIX = re.compile(r"__[a-z0-9]+_(?:compat_)?sys_")
-#: What a preset has as entry functions that is for all system calls, and the errors it is for.
+#: The entry functions of a preset for all system calls, and the errors that the preset is for.
 _ANY_CALL, _REFUSALS = ("*_sys_*",), ("EPERM", "EACCES")
-#: What the kernel makes of a call that a signal interrupted; the program sees EINTR, or nothing.
+#: Internal results of a call that a signal interrupted; the program sees EINTR, or no error.
 _RESTARTED = ("ERESTARTSYS", "ERESTARTNOINTR", "ERESTARTNOHAND", "ERESTART_RESTARTBLOCK")
 
 
 def syscall_globs(machine: str, *, compat: bool) -> list[str]:
-    """The functions of this machine's system calls, as globs; with ``compat`` of 32 bits, too."""
+    """Return globs for this machine's system calls; with ``compat`` also for 32-bit ones."""
     globs = [_SYSCALLS.get(machine, "__*_sys_*"), _WITHOUT_ARGUMENTS]
     if compat and machine in _SYSCALLS_32 and _SYSCALLS_32[machine][1].exists():
         globs.append(_SYSCALLS_32[machine][0])
@@ -55,7 +56,7 @@ def syscall_globs(machine: str, *, compat: bool) -> list[str]:
 
 
 def syscall_name(function: str) -> str:
-    """The system call that a function of the kernel is for: ``bpf`` of ``__x64_sys_bpf``."""
+    """Return the system call of a kernel function: ``bpf`` for ``__x64_sys_bpf``."""
     return _PREFIX.sub("", function, count=1)
 
 
@@ -102,7 +103,7 @@ def _rules() -> _Rules:
 
 
 def _probing(syscall: str, error: str, chain: Sequence[str]) -> _Probing | None:
-    """What is known of such failing calls as mostly belong to a program's ordinary work."""
+    """Return the rule for failing calls that are usually part of a program's ordinary work."""
     for rule in _rules().probing:
         is_there = rule.inside is None or rule.inside in chain
         if (
@@ -115,14 +116,14 @@ def _probing(syscall: str, error: str, chain: Sequence[str]) -> _Probing | None:
 
 
 def is_looked_for(path: str) -> bool:
-    """Whether a file is one that libraries look for, and not the program itself."""
+    """Return True for a file that libraries search for, rather than the program itself."""
     return any(fnmatchcase(path, one) for one in _rules().looked_for)
 
 
 def presets_for(function: str, error: str) -> list[Preset]:
-    """The presets that are for calls of ``function`` which give ``error``.
+    """Return the presets for calls of ``function`` that return ``error``.
 
-    One for all system calls tells who refused a call, and is none for other errors.
+    A preset for all system calls explains refusals; it does not apply to other errors.
     """
     from retsnoop_py.selection.globs import load_preset, preset_names
 
@@ -137,10 +138,10 @@ def presets_for(function: str, error: str) -> list[Preset]:
 
 
 class Failing:
-    """Calls of ``function`` that failed with ``error``, ``count`` of them by the same chain.
+    """Calls of ``function`` that failed with ``error``: ``count`` calls with the same chain.
 
-    ``chain`` has the names of the functions that failed, outermost first, ``last`` is the newest
-    one and ``order`` its number among all failures.
+    ``chain`` contains the names of the functions that failed, outermost first. ``last`` is the
+    newest call and ``order`` its number among all failures.
     """
 
     def __init__(self, function: str, error: str, chain: tuple[str, ...]) -> None:
@@ -157,9 +158,9 @@ class Failing:
 
 
 def ordinary(call: SystemCall, chain: Sequence[str] = ()) -> Evidence | None:
-    """What is known of such calls: that programs try them anyway, or may; None: nothing.
+    """Return how ordinary such a failing call is in programs' work; None if unknown.
 
-    ``chain``: the kernel's functions that failed in it, where they are known.
+    ``chain``: the kernel functions that failed in the call, if known.
     """
     name = kernel_name(call.name)
     if is_looked_for(object_of(call)) or _asks_at_any_time(call):
@@ -173,7 +174,7 @@ def ordinary(call: SystemCall, chain: Sequence[str] = ()) -> Evidence | None:
 
 
 def _asks_at_any_time(call: SystemCall) -> bool:
-    """Whether the call asks what programs ask at any time, by its second argument or its first."""
+    """Return True for requests that programs make at any time, by the first or second argument."""
     number = {"ioctl": 1, "prctl": 0}.get(call.name)
     if number is None:
         return False
@@ -181,7 +182,7 @@ def _asks_at_any_time(call: SystemCall) -> bool:
     return any(name == call.name and value == asked for name, _, asked in _rules().asked)
 
 
-#: System calls whose function in the kernel has another name than asm/unistd.h gives them.
+#: System calls with different names in the kernel and in asm/unistd.h.
 _KERNEL_NAMES = {
     "stat": "newstat",
     "lstat": "newlstat",
@@ -193,23 +194,23 @@ _KERNEL_NAMES = {
 
 
 def kernel_name(name: str) -> str:
-    """What the kernel's function of a system call is called: ``newstat`` for ``stat``."""
+    """Return the name of a system call's kernel function: ``newstat`` for ``stat``."""
     return _KERNEL_NAMES.get(name, name)
 
 
 class FailingCalls:
-    """The system calls that failed, while they come."""
+    """The failed system calls, as they arrive."""
 
     def __init__(self, syscalls: Sequence[str] = (), errors: Sequence[str] = ()) -> None:
         self._syscalls = tuple(map(kernel_name, syscalls))
         self._errors = errors
-        #: By thread: when each ended, in ns, and what it was.
+        #: By thread: the end of each call in ns, and its failure.
         self._seen: dict[int, list[tuple[int, Failing]]] = {}
         self._found: dict[tuple[str, str, tuple[str, ...]], Failing] = {}
         self._order = 0
 
     def add(self, session: Session) -> Failing | None:
-        """Count one; None if it is no failure that a program sees."""
+        """Count a session; return None if the program does not see a failure."""
         if session.report != "final" or not session.failed or not session.calls:
             return None
         first = session.calls[0]
@@ -227,10 +228,10 @@ class FailingCalls:
         return found
 
     def of_calls(self, calls: Iterable[SystemCall]) -> dict[SystemCall, Failing]:
-        """Which failure each call is, by its thread and time.
+        """Return the failure of each call, by its thread and time.
 
-        Calls that no function of the kernel was seen to fail in are left out: a seccomp filter
-        refused them, or the kernel has no such call.
+        Calls without a failing kernel function are skipped: a seccomp filter rejected them, or the
+        kernel does not have such a call.
         """
         found = {}
         places = dict.fromkeys(self._seen, 0)
@@ -247,30 +248,30 @@ class FailingCalls:
         return found
 
     def is_wanted(self, call: SystemCall) -> bool:
-        """Whether a call is one that the user named, where he named any."""
+        """Return True if the call is one that the user named, or if the user named none."""
         if self._syscalls and kernel_name(call.name) not in self._syscalls:
             return False
         return not self._errors or errno_name(call.error) in self._errors
 
     def __iter__(self) -> Iterator[Failing]:
-        """All of them, that whose last one came last at the end."""
+        """Iterate over the failures, by the time of their last calls."""
         return iter(sorted(self._found.values(), key=lambda one: one.order))
 
     def __len__(self) -> int:
         return len(self._found)
 
     def is_asked_for(self, one: Failing) -> bool:
-        """Whether it is one that the user named, where he named any."""
+        """Return True if the failure is one that the user named, or if the user named none."""
         if self._syscalls and one.syscall not in self._syscalls:
             return False
         return not self._errors or one.error in self._errors
 
     def complained_of(self, *, failed: bool) -> Failing | None:
-        """The one that the program complains of: the last that is no probing.
+        """Return the failure that the program's message is about: the last that is not probing.
 
-        Of a program that ``failed``, also the last of those that mostly are probing, for want of
-        another; so too where the user named what he means. It is asked where nothing watched the
-        program's own words: of recordings, and of requests that netlink answers.
+        If the program ``failed`` without other failures, return the last of the probable probing
+        calls; also if the user named it. This method is for runs without recorded messages:
+        recordings, and requests that netlink answers.
         """
         is_named = bool(self._syscalls or self._errors)
         asked = [
@@ -285,7 +286,7 @@ class FailingCalls:
 
 
 def chain_of(session: Session) -> tuple[str, ...]:
-    """The functions of a session's deepest chain, as globs that mean them alone."""
+    """Return the functions of a session's deepest chain, as globs that match only them."""
     return tuple(
         one.function.name + (f"[{one.function.module}]" if one.function.module else "")
         for one in session.calls

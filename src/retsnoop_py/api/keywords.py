@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The keywords of the Python interface: the options' long names, with values of Python.
+"""The keywords of the Python interface: the options' long names, with Python values.
 
-A duration is text as on the command line ("500us", "2ms", "1s") or a timedelta. What is a list
-may be given as one text.
+A duration is text as on the command line ("500us", "2ms", "1s") or a timedelta. A list may be given
+as a single text.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ Config = Mapping[str, str | int | bool]
 
 
 class SelectOptions(TypedDict, total=False):
-    """Which functions.
+    """The selection of functions.
 
-    * ``entry``: globs of entry functions, each call of one is followed until it returns; ``allow``:
-      of further functions to see inside; ``deny``: of those to leave alone
+    * ``entry``: globs of entry functions; each call of an entry function is followed until it
+      returns; ``allow``: globs of further functions to trace inside; ``deny``: of functions to skip
     * ``preset``: ready-made globs for a subject, ``"bpf"`` or ``"perf"``
-    * ``attach``: this mechanism alone
+    * ``attach``: use only this mechanism
     * ``kernel``: a vmlinux with DWARF
     """
 
@@ -53,12 +53,12 @@ class SelectOptions(TypedDict, total=False):
 
 
 class _ShowOptions(TypedDict, total=False):
-    """What of the sessions, in a live run and in a replay.
+    """The filters and views of sessions, in a live run and in a replay.
 
     * ``pid``, ``no_pid``, ``comm``, ``no_comm``: only, or not, these processes and threads
-    * ``longer``: only calls of an entry function that took at least so long
-    * ``success_stacks``: calls that succeeded as well (True), or failures only (False)
-    * ``allow_errors``, ``deny_errors``: only, or not, with these errors in them, by name
+    * ``longer``: only calls of an entry function with at least this duration
+    * ``success_stacks``: also successful calls (True), or failures only (False)
+    * ``allow_errors``, ``deny_errors``: only, or not, sessions with these errors, by name
     * ``call_stack``, ``trace``: the stack, the default, or every traced call inside
     * ``capture_args``: the arguments of calls, also as ``arguments``
     * ``lbr``: the last branches of the CPU; True or flags by name
@@ -66,7 +66,7 @@ class _ShowOptions(TypedDict, total=False):
     * ``user_stack``: the program's own stack
     * ``symbolize``: ``"inlines"``, ``"linenum"`` or ``"none"``
     * ``source``: the kernel's source tree, for the text of lines that returned an error
-    * ``count``: end after so many sessions
+    * ``count``: end after this many sessions
     * ``config``: finer settings
     """
 
@@ -93,13 +93,13 @@ class _ShowOptions(TypedDict, total=False):
 
 
 class ReplayOptions(_ShowOptions, total=False):
-    """What to change of what was shown live; ``kernel`` is a vmlinux to look lines up in."""
+    """Changes to the output of the live run; ``kernel`` is a vmlinux for source lines."""
 
     kernel: str | PathLike[str]
 
 
 class DiffOptions(TypedDict, total=False):
-    """Which sessions of two recordings to compare: as those of a replay."""
+    """The sessions of two recordings to compare: the same options as for a replay."""
 
     comm: Texts
     no_comm: Texts
@@ -110,21 +110,21 @@ class DiffOptions(TypedDict, total=False):
 class TraceOptions(_ShowOptions, SelectOptions, total=False):
     """A live run.
 
-    * ``command``: run this, and trace it and what it starts; ``user``: as this user, in a session
-      of its own; ``keep_env``: with all environment variables
-    * ``duration``: end after so long
-    * ``explain``: say why each system call failed (``session.explained``); needs ``command`` or
+    * ``command``: run this command, and trace it and its children; ``user``: as this user, in its
+      own session; ``keep_env``: with all environment variables
+    * ``duration``: end after this time
+    * ``explain``: explain why each system call failed (``session.explained``); needs ``command`` or
       ``pid``
     * ``inject_probe``, also ``inject``: probes to show hits of
-    * ``path``: functions to follow block by block, of no more than ``max_blocks`` blocks;
-      ``pinpoint``: the innermost ones of chains that failed, with ``command`` by running that again
-      ``reruns`` times at most
+    * ``path``: functions to follow block by block, with at most ``max_blocks`` blocks;
+      ``pinpoint``: follow the innermost functions of failing chains; with ``command``, run it again
+      at most ``reruns`` times
     * ``output``: write a recording
-    * ``max_functions``: refuse more (10,000)
-    * ``no_messages``: leave out what the kernel says in words meanwhile (``session.said``)
-    * ``no_system_changes``: leave /sys/kernel/rcu_expedited alone
-    * ``trace_self``: trace this process as well, which is left out unless ``pid`` names it
-    * ``verbose``: how much ``on_message`` is told
+    * ``max_functions``: reject a larger number of functions (10,000)
+    * ``no_messages``: do not record kernel messages (``session.said``)
+    * ``no_system_changes``: do not change /sys/kernel/rcu_expedited
+    * ``trace_self``: trace this process as well; by default it is skipped unless ``pid`` names it
+    * ``verbose``: the level of detail for ``on_message``
     """
 
     command: Iterable[str]
@@ -147,19 +147,19 @@ class TraceOptions(_ShowOptions, SelectOptions, total=False):
 
 
 class LoadOptions(TypedDict, total=False):
-    """Where BPF objects are loaded, and how.
+    """Where and how to load BPF objects.
 
-    * ``on``: names of ``vm list``, bzImage files, ``"host"``, each but that in a guest; without it
-      the kernel that runs here, which takes root
+    * ``on``: names of ``vm list``, bzImage files, ``"host"``; each except ``"host"`` runs in a
+      guest; the default is the running kernel, which requires root
     * ``programs``, ``maps``: only these
-    * ``variables``: values of read-only variables (``const volatile``), ``{"slots": 16}``, or
-      shapes of such, ``{"small": {"slots": 16}, "large": {"slots": 4096}}``, each to be loaded
-    * ``attach``: attach each program, too, and detach it
-    * ``jobs``: guests at a time, one for each core by default; ``timeout``: seconds for each
-    * ``trace``: where the kernel refuses without a word, load once more and find the condition
-      (True)
+    * ``variables``: values of read-only variables (``const volatile``), ``{"slots": 16}``, or named
+      sets of values, ``{"small": {"slots": 16}, "large": {"slots": 4096}}``; each set is loaded
+    * ``attach``: also attach each program, and detach it
+    * ``jobs``: simultaneous guests, one per core by default; ``timeout``: seconds for each
+    * ``trace``: if the kernel rejects a part without a message, load it once more and find the
+      condition (True)
     * ``logs``: the verifier's whole log in each result
-    * ``kernel``: a vmlinux with DWARF of the kernel that runs here
+    * ``kernel``: a vmlinux with DWARF of the running kernel
     * ``source``: the folder with the source files of the objects, for the lines around a place
     """
 
@@ -177,9 +177,9 @@ class LoadOptions(TypedDict, total=False):
 
 
 def words(options: Mapping[str, Any], known: frozenset[str]) -> Words:
-    """The same as it would be typed; ``known`` are the keywords there are.
+    """Return the options as on the command line; ``known`` are the valid keywords.
 
-    Raises UsageError for one there is not, and for one that is given twice.
+    Raises UsageError for an unknown keyword, and for an option that is given twice.
     """
     rows = _rows()
     said: dict[str, Any] = {}
@@ -203,13 +203,13 @@ def words(options: Mapping[str, Any], known: frozenset[str]) -> Words:
 
 
 def no_such_keyword(keyword: str, known: Iterable[str]) -> UsageError:
-    """The error for a keyword that is none of ``known``."""
+    """Return the error for a keyword that is not in ``known``."""
     hints = (did_you_mean(near_names(keyword, known, 2)), "docs/api.md lists the keywords")
     return UsageError(f"{keyword}: no such option", "; ".join(filter(None, hints)))
 
 
 def _rows() -> dict[str, Option]:
-    """The options that Python has, by their keywords."""
+    """Return the options of the Python interface by keyword."""
     rows = {}
     for option in OPTIONS:
         if option.keyword != "":
@@ -219,7 +219,7 @@ def _rows() -> dict[str, Option]:
 
 
 def _said(option: Option, value: Any) -> Any:
-    """What an option would be given on the command line; nothing of one that is switched off."""
+    """Return an option's value as on the command line; an empty list if it is switched off."""
     if option.takes is Takes.FLAG:
         return bool(value)
     if option.takes is Takes.COUNT:
@@ -227,7 +227,7 @@ def _said(option: Option, value: Any) -> Any:
     if option.takes is Takes.ONE:
         return _text(value)
     if isinstance(value, bool):
-        # the one can be said to be off, the other is
+        # only an option with the implied value "y" can be switched off explicitly
         return ["y" if value else "n"] if option.implied == "y" else [option.implied] * value
     if isinstance(value, Mapping):
         return [f"{key}={_text(one)}" for key, one in value.items()]
@@ -235,7 +235,7 @@ def _said(option: Option, value: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    """A value as it would be typed."""
+    """Return a value as it would be typed."""
     if isinstance(value, bool):
         return "y" if value else "n"
     if isinstance(value, timedelta):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""BPF objects loaded, here and on other kernels, and logs of loads explained.
+"""Load BPF objects, here and on other kernels, and explain the logs of loads.
 
-Where the kernel refuses without a word, the same is done once more, traced, as ``why`` does it: the
-parts that were refused so are tried again by a process of their own. The first time shows which
-functions failed, further times follow the innermost ones block by block, to the condition.
+If the kernel rejects a part without a message, the load is repeated under tracing, like ``why``: a
+separate process tries the rejected parts again. The first run shows which functions failed. Further
+runs follow the innermost functions block by block, down to the condition.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Loading", "explain", "load_again", "load_objects", "load_results", "object_path"]
 
-#: What another process is to try again, and what became of it each time, in lines of JSON.
+#: Files for the other process: the parts to try again, and each result, in lines of JSON.
 _PARTS, _TOLD = "parts", "told"
-#: What attaches kprobes stands beside bpf(2), since some kernels let nobody trace
+#: Functions that attach kprobes, in addition to bpf(2): some kernels do not allow tracing of
 #: perf_event_open(2).
 _ENTRY = ("*_sys_bpf", "register_kprobe", "register_kretprobe")
-#: What makes, checks and attaches maps and programs; few enough to be hooked one by one.
+#: Functions that create, check and attach maps and programs; few enough to hook each by itself.
 _INSIDE = (
     *("map_create", "*_map_alloc_check", "*_map_alloc", "*_map_check_btf", "trie_alloc"),
     *("array_map_alloc*", "htab_map_alloc*", "*bpf_map_area_*alloc*", "bpf_map_alloc_*"),
@@ -58,23 +58,23 @@ _INSIDE = (
     *("btf_new_fd", "bpf_get_btf_vmlinux", "tracepoint_probe_register*"),
     *("check_kprobe_address_safe", "arm_kprobe"),
 )
-#: Runs after the first, and seconds of all of them.
+#: Runs after the first, and seconds for all runs.
 _RERUNS = 2
-#: Names that are offered where another one was asked for.
+#: Maximum number of names in a suggestion for an unknown name.
 _MOST_NAMES = 20
 _PATIENCE_S = 180
-#: Entry functions that say nothing of their own.
+#: Prefixes of outer functions, which add no information.
 _OUTER = ("__x64_sys_", "__do_sys_", "__se_sys_", "__sys_", "__arm64_sys_")
 #: Times of CLOCK_MONOTONIC, in ns, between which a part was tried.
 _Span = tuple[int, int]
 
 
 class Loading(Value):
-    """What to load where: the options of ``retsnoop-py load`` that say so.
+    """A load request: the options of ``retsnoop-py load``.
 
-    ``variables`` are words as ``--set`` takes them, ``image`` is a vmlinux with DWARF of the kernel
-    that runs here; ``source`` is the folder with the objects' source files; ``jobs`` guests at a
-    time, ``timeout`` seconds for each.
+    ``variables`` are in the format of ``--set``. ``image`` is a vmlinux with DWARF of the running
+    kernel, ``source`` the folder with the objects' source files. ``jobs`` is the number of
+    simultaneous guests, ``timeout`` in seconds for each.
     """
 
     objects: tuple[Path, ...]
@@ -92,7 +92,7 @@ class Loading(Value):
 
     @classmethod
     def of(cls, objects: Sequence[str | PathLike[str]], options: LoadOptions) -> Self:
-        """What keywords ask. Raises UsageError and InputError."""
+        """Return the request for these keywords. Raises UsageError and InputError."""
         known = LoadOptions.__optional_keys__
         if unknown := options.keys() - known:
             raise no_such_keyword(min(unknown), known)
@@ -117,16 +117,16 @@ class Loading(Value):
 
     @property
     def here(self) -> bool:
-        """Whether the kernel that runs here is among them."""
+        """True if the running kernel is one of the kernels."""
         return HOST in self.kernels
 
     def argv(self) -> list[str]:
-        """The words of the same asked of another process."""
+        """Return the arguments that request the same from another process."""
         words = [str(path) for path in self.objects]
         words += [word for name in self.programs for word in ("--prog", name)]
         words += [word for name in self.maps for word in ("--map", name)]
         words += [word for each in self.variables for word in ("--set", each)]
-        # who started this process has agreed, or it is a guest
+        # the user who started this process has agreed, or this is a guest
         words += ["--try-attach", "--yes"] if self.attach else []
         words += ["--keep-logs"] if self.keep_logs else []
         words += [] if self.traces else ["--no-trace"]
@@ -135,12 +135,13 @@ class Loading(Value):
 
 
 def load_objects(*objects: str | PathLike[str], **options: Unpack[LoadOptions]) -> list[LoadResult]:
-    """On which kernels BPF objects load, and why not on the others: a result for each part.
+    """Load BPF objects on kernels, and return a result for each part, with the reasons of failures.
 
-    The parts of an object are its BTF, maps, externs and programs, each tried by itself; nothing
-    stays behind. Results are in the order of the kernels; one that does not boot or goes down is
-    a result, too. Raises InputError for a file that cannot be read and a variable that no object
-    has, UsageError for no object, UnavailableError for a kernel there is none of.
+    The parts of an object are its BTF, maps, externs and programs. Each part is tried by itself,
+    and nothing remains loaded. Results are in the order of the kernels. A kernel that does not boot
+    or that crashes is also a result. Raises InputError for a file that cannot be read and for a
+    variable that no object has, UsageError without objects, UnavailableError for a kernel that does
+    not exist.
     """
     asked = Loading.of(objects, options)
     return in_order(load_results(asked), asked.kernels)
@@ -151,7 +152,7 @@ def _texts(said: Texts) -> list[str]:
 
 
 def _variable_words(variables: Mapping[str, int | Mapping[str, int]]) -> Iterator[str]:
-    """The same as ``--set`` takes it."""
+    """Yield variables in the format of ``--set``."""
     for name, value in variables.items():
         if isinstance(value, Mapping):
             yield from (f"{name}:{each}={int(number)}" for each, number in value.items())
@@ -160,7 +161,7 @@ def _variable_words(variables: Mapping[str, int | Mapping[str, int]]) -> Iterato
 
 
 def object_path(word: str) -> Path:
-    """The object at ``word``, from the root. Raises InputError if it cannot be read."""
+    """Return the absolute path of the object. Raises InputError if it cannot be read."""
     path = Path(word).absolute()
     try:
         os.close(open_regular(path))
@@ -171,16 +172,16 @@ def object_path(word: str) -> Path:
 
 
 def in_order(told: Iterable[LoadResult], kernels: Sequence[str]) -> list[LoadResult]:
-    """The last that was told of each part, in the order of ``kernels``."""
+    """Return the last result of each part, in the order of ``kernels``."""
     found = {result.part: result for result in told}
     order = {kernel: number for number, kernel in enumerate(kernels)}
     return sorted(found.values(), key=lambda one: order.get(one.kernel, len(order)))
 
 
 def load_results(asked: Loading) -> Iterator[LoadResult]:
-    """What becomes of each part as it is known; a part that comes again says more.
+    """Yield the result of each part as soon as it is known; a later result has more details.
 
-    Raises as :func:`load_objects` does, before anything is loaded.
+    Raises the errors of :func:`load_objects`, before any load.
     """
     shapes = parse_shapes(asked.variables)
     _check(asked, shapes)
@@ -192,13 +193,13 @@ def load_results(asked: Loading) -> Iterator[LoadResult]:
 
 
 def _check(asked: Loading, shapes: Sequence[Shape]) -> None:
-    """Find on this side what would fail in every guest."""
+    """Detect errors here that would occur in every guest."""
     targets = []
     for path in asked.objects:
         try:
             targets.append(open_object(path))
         except DataError:
-            continue  # which is a result
+            continue  # this is a result
         except OSError as error:
             raise InputError(f"cannot read {path}: {error.strerror}") from None
     for shape in shapes:
@@ -218,7 +219,7 @@ def _check(asked: Loading, shapes: Sequence[Shape]) -> None:
 def _here(asked: Loading, shapes: Sequence[Shape]) -> Iterator[LoadResult]:
     from retsnoop_py.load.trial import TrialRequest, try_object
 
-    # libbpf is given the object, as it is in memory, by a path there
+    # libbpf opens the object from memory by a path in /proc/self/fd
     if not Path("/proc/self/fd").is_dir():
         raise no_proc("objects cannot be loaded")
     raise_memlock()
@@ -255,7 +256,7 @@ def _there(asked: Loading, guests: Sequence[str]) -> Iterator[LoadResult]:
 
 
 def load_again(asked: Loading, folder: Path) -> None:
-    """Try the parts in ``folder`` once more, while we are traced, and write down when that was."""
+    """Try the parts in ``folder`` once more under tracing, and write down the times."""
     from retsnoop_py.load.trial import TrialRequest, try_object
 
     raise_memlock()
@@ -282,14 +283,14 @@ def explain(
     *,
     source: str | PathLike[str] | None = None,
 ) -> list[Explained]:
-    """Why BPF programs and maps were refused, by what a loader left: each failure there is.
+    """Return every failure in a loader's log, with the reason why BPF programs or maps failed.
 
-    ``log`` is its text, or the path (a :class:`~pathlib.Path`) of a file with that; ``target`` the
-    object that it is about, for source lines and CO-RE relocations, ``source`` the folder with
-    the source files of the object, for the lines around these. Takes neither root nor a kernel; a
-    log that tells of no failure gives none. Of a log that takes more than 18 s of CPU time the rest
-    is left out, and the listener is warned. Raises InputError for a file that cannot be read and a
-    ``source`` that is no folder, DataError for a target that is no object.
+    ``log`` is the text, or the path (a :class:`~pathlib.Path`) of a file. ``target`` is the object
+    that failed, for source lines and CO-RE relocations. ``source`` is the folder with the object's
+    source files, for the lines around a place. This requires neither root nor a kernel. A log
+    without failures returns an empty list. If a log needs more than 18 s of CPU time, the rest is
+    skipped, and the listener gets a warning. Raises InputError for a file that cannot be read and
+    for a ``source`` that is not a folder, DataError for a target that is not an object.
     """
     from retsnoop_py.load.explain import explain_log
 
@@ -306,7 +307,7 @@ def explain(
 
 
 def _all_of(found: Iterator[Explained]) -> list[Explained]:
-    """The failures of a log that may be too long to be read to its end."""
+    """Return the failures of a log that may be too long to be read to its end."""
     from retsnoop_py.load.time_limit import PartlyReadError
 
     failures = []
@@ -321,10 +322,10 @@ def _all_of(found: Iterator[Explained]) -> list[Explained]:
 def _with_chains(
     wordless: Sequence[LoadResult], argv: Sequence[str], image: Path | None = None
 ) -> Iterator[LoadResult]:
-    """Those of ``wordless`` of which tracing shows where the kernel refused them, with that.
+    """Yield the results of ``wordless`` for which tracing finds where the kernel rejected them.
 
-    ``argv`` are the words of ``retsnoop-py load`` that load the same, ``image`` is the kernel's
-    vmlinux with DWARF. Where the kernel cannot be traced there are none.
+    ``argv`` are the arguments of ``retsnoop-py load`` for the same load, ``image`` is the kernel's
+    vmlinux with DWARF. If the kernel cannot be traced, yield no result.
     """
     try:
         made = TemporaryDirectory(prefix="retsnoop-load-")
@@ -355,7 +356,7 @@ def _with_chains(
 
 
 def _failures(command: Sequence[str], image: Path | None) -> Iterator[Session]:
-    """The failing calls of all runs. Raises what a live run raises."""
+    """Yield the failing calls of all runs. Raises the errors of a live run."""
     from retsnoop_py.api.keywords import TraceOptions, words
     from retsnoop_py.api.runs import Run
     from retsnoop_py.options.settings import trace_settings
@@ -368,7 +369,7 @@ def _failures(command: Sequence[str], image: Path | None) -> Iterator[Session]:
         "pinpoint": True,
         "reruns": _RERUNS,
         "duration": f"{_PATIENCE_S}s",
-        # the ways of calls that did not fail come with the trace
+        # the trace contains the paths of calls that did not fail
         "call_stack": True,
         "trace": True,
     }
@@ -382,21 +383,21 @@ def _failures(command: Sequence[str], image: Path | None) -> Iterator[Session]:
 
 
 def _spans(path: Path) -> dict[tuple[str, ...], list[_Span]]:
-    """When each part was tried, by all of its names but the kernel's."""
+    """Return the times of each part's tries, by all of its names except the kernel's."""
     found: dict[tuple[str, ...], list[_Span]] = {}
     decoder = msgspec.json.Decoder(LoadResult)
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
             result = decoder.decode(line)
         except msgspec.DecodeError:
-            continue  # it was ended meanwhile
+            continue  # the process was ended while it wrote
         if result.span is not None:
             found.setdefault(result.part[1:], []).append(result.span)
     return found
 
 
 def _chosen(sessions: Sequence[Session], spans: Sequence[_Span], errno: str) -> Session | None:
-    """The last session of those times that gave ``errno``; one that was followed, if there is."""
+    """Return the last session in these times with error ``errno``, preferably a followed one."""
     inside = [
         one
         for one in sessions
@@ -409,7 +410,7 @@ def _chosen(sessions: Sequence[Session], spans: Sequence[_Span], errno: str) -> 
 
 
 def _told(session: Session) -> tuple[tuple[str, ...], tuple[Condition, ...], tuple[str, ...]]:
-    """The calls that failed, the conditions behind them, and what the kernel wrote."""
+    """Return the failed calls, the conditions behind them, and the kernel's messages."""
     from retsnoop_py.api.explanation import Explanation
 
     call = Explanation.of(session).call()
@@ -423,7 +424,7 @@ def _chain(call: ExplainedCall) -> tuple[str, ...]:
 
 
 def _row(one: FailingChainCall) -> str:
-    """Function and error, with the place where it called the next one, where that is known."""
+    """Return function and error, with the place of its call to the next function if known."""
     place = ""
     if one.frame is not None and one.frame.source and one.frame.source[0].line:
         source = one.frame.source[0]

@@ -40,27 +40,26 @@ def trace(
     handle_signals: bool = False,
     **options: Unpack[TraceOptions],
 ) -> Run:
-    """A live run, to be entered by ``with``: see :class:`Run`.
+    """Return a live run, to be entered by ``with``: see :class:`Run`.
 
-    ``options`` are those of the command line by their long names, see docs/api.md.
-    ``on_message`` gets every line that the command would write to standard error, as they come;
-    warnings are also in :attr:`Run.warnings`. Signals are the caller's affair: Ctrl-C is a
-    KeyboardInterrupt, on which the ``with`` block detaches. With ``handle_signals``, from the main
-    thread only, SIGINT, SIGTERM and SIGHUP end the run as they end the command's instead: the
-    first one detaches, what came until then is still handed out, the second drops that.
-
-    Raises UsageError for options that make no sense, InputError for files that cannot be read.
+    ``options`` are the command line's options by their long names, see docs/api.md. ``on_message``
+    gets each line that the command would write to standard error, at once; warnings are also in
+    :attr:`Run.warnings`. By default the caller handles signals: Ctrl-C is a KeyboardInterrupt, and
+    the ``with`` block then detaches. With ``handle_signals``, from the main thread only, SIGINT,
+    SIGTERM and SIGHUP end the run as they end the command line's run: the first signal detaches,
+    and earlier sessions are still returned; the second drops these sessions. Raises UsageError for
+    invalid options, InputError for files that cannot be read.
     """
     settings = trace_settings(words(options, TraceOptions.__optional_keys__))
     return Run(settings, on_message=on_message, handle_signals=handle_signals)
 
 
 def replay(path: str | PathLike[str], **options: Unpack[ReplayOptions]) -> Replayed:
-    """The sessions of a recording: iterate over what this gives.
+    """Return the sessions of a recording, to iterate over.
 
-    ``options`` change what is shown, as those of ``retsnoop-py replay``. Raises InputError if the
-    file cannot be read, DataError if it is no recording; iterating raises DataError at the first
-    damage, after everything before it.
+    ``options`` change the output, like those of ``retsnoop-py replay``. Raises InputError if the
+    file cannot be read, DataError if it is not a recording. Iterating raises DataError at the first
+    damage, after all sessions before it.
     """
     from retsnoop_py.recording.replay import Replay
 
@@ -70,7 +69,7 @@ def replay(path: str | PathLike[str], **options: Unpack[ReplayOptions]) -> Repla
 
 
 class _Collected:
-    """A sink that keeps sessions until somebody takes them."""
+    """A sink that keeps sessions until the caller takes them."""
 
     def __init__(self, say: OnMessage) -> None:
         self.say = say
@@ -79,38 +78,38 @@ class _Collected:
         self._waiting: list[Session] = []
 
     def begin(self, header: StreamHeader, settings: Settings) -> _Collected:
-        """What the sessions that come are of."""
+        """Start the stream that the next sessions belong to."""
         self.stream = Stream(header, settings)
         return self
 
     def show(self, reports: Sequence[Report]) -> None:
-        """Keep them."""
+        """Keep the sessions."""
         assert self.stream is not None
         stream = self.stream
         self._waiting += [Session(report, stream) for report in reports]
 
     def end(self, lost: Mapping[str, int]) -> None:
-        """Keep what is missing."""
+        """Keep the counters of losses."""
         self.lost = lost_of(lost)
 
     def conclude(self, counts: Counts) -> None:
-        """Hand on the line that the command ends with."""
+        """Pass on the line that the command ends with."""
         assert self.stream is not None
         if self.stream.settings.counts:
             self.say(counts.line())
 
     def abandon(self) -> None:
-        """Forget what nobody took."""
+        """Forget the sessions that were not taken."""
         self._waiting = []
 
     def take(self) -> list[Session]:
-        """What has come since."""
+        """Return the sessions since the last call."""
         taken, self._waiting = self._waiting, []
         return taken
 
 
 class _Told(Listener):
-    """Hands every line to the caller, and keeps the warnings."""
+    """Passes each line on to the caller, and keeps the warnings."""
 
     def __init__(self, on_message: OnMessage | None) -> None:
         self._on_message = on_message
@@ -128,19 +127,19 @@ class _Told(Listener):
 
 
 class Run:
-    """A live run: everything is attached when the ``with`` block begins, and detached at its end.
+    """A live run: attaches all functions at the start of the ``with`` block, detaches at its end.
 
-    Iterating gives sessions as they come, until the command has ended, as many sessions were seen
-    as asked for, the time is over, or :meth:`stop` was called; a Ctrl-C or any exception in the
-    block, a ``break``, or an end without a loop detach as well. Sessions that come faster than the
-    loop takes them wait, in memory and then in a file (``bpf.queue-size``).
+    Iterating yields sessions as they arrive. It ends when the command has ended, when the requested
+    number of sessions was seen, when the time is over, or after :meth:`stop`. Ctrl-C, an exception
+    in the block, a ``break``, or an end without a loop detach as well. If sessions arrive faster
+    than the loop takes them, they wait, in memory and then in a file (``bpf.queue-size``).
 
-    Leaving the block by its end, or by ``break``, drops what still waits and waits for the
-    command; leaving it by an exception sends the command SIGTERM and waits for a second at most.
+    Leaving the block by its end, or by ``break``, drops the waiting sessions and waits for the
+    command. Leaving it by an exception sends the command SIGTERM and waits for a second at most.
 
-    Entering raises the errors of :mod:`retsnoop_py.errors`: PrivilegeError, InputError where
-    nothing matches, CommandNotFound, UnavailableError where the kernel lacks something, BpfError.
-    May be used in any thread, by one at a time, and once.
+    Entering raises the errors of :mod:`retsnoop_py.errors`: PrivilegeError, InputError if no
+    function matches, CommandNotFound, UnavailableError if the kernel lacks a feature, BpfError. A
+    run may be used from any thread, by one thread at a time, and only once.
     """
 
     def __init__(
@@ -161,15 +160,15 @@ class Run:
         self._handles_signals = handle_signals
         self._steps: Generator[None, None, Ended] | None = None
         self._is_over = False
-        #: The command's exit status, 128+N if signal N ended it; 0 for a run without one that
-        #: ended well, 74 if the recording could not be written. None until the run is over.
+        #: The command's exit status, 128+N if signal N ended it; 0 for a successful run without a
+        #: command, 74 if the recording could not be written. None until the run is over.
         self.exit_status: int | None = None
-        #: How long detaching took, seconds; 0.0 until the run is over.
+        #: The duration of detaching in seconds; 0.0 until the run is over.
         self.detach_seconds = 0.0
 
     @property
     def losses(self) -> dict[str, int]:
-        """What was lost on the way, by the counters of docs/json.md; empty if nothing was.
+        """The losses, by the counters of docs/json.md; empty without losses.
 
         Complete when the run is over, and empty after an exception.
         """
@@ -182,7 +181,7 @@ class Run:
 
     @property
     def functions(self) -> tuple[Function, ...]:
-        """The functions that are traced."""
+        """The traced functions."""
         return tuple(self._header.functions)
 
     @property
@@ -192,7 +191,7 @@ class Run:
 
     @property
     def mechanism(self) -> str:
-        """How they are hooked: ``kprobe.session`` or ``kprobe.multi, kprobe_events``."""
+        """The attach mechanisms: ``kprobe.session`` or ``kprobe.multi, kprobe_events``."""
         return self._header.mechanism
 
     @property
@@ -208,12 +207,12 @@ class Run:
 
     @property
     def interrupted(self) -> bool:
-        """Whether a signal, or :meth:`stop`, ended it before its time."""
+        """True if a signal, or :meth:`stop`, ended the run early."""
         return bool(self._signals.requested)
 
     @property
     def interrupted_at(self) -> float:
-        """When that signal came, in seconds of :func:`time.monotonic`; 0.0 if none did."""
+        """The time of that signal, in seconds of :func:`time.monotonic`; 0.0 without a signal."""
         return self._signals.requested_at
 
     def __enter__(self) -> Self:
@@ -257,7 +256,7 @@ class Run:
             self._finish()
 
     def __iter__(self) -> Iterator[Session]:
-        """Sessions, as they come."""
+        """Yield sessions as they arrive."""
         if self._steps is None:
             raise _not_entered()
         while True:
@@ -267,16 +266,16 @@ class Run:
         yield from self._sink.take()
 
     def stop(self) -> None:
-        """End the run: the loop gets what has come until now. From any thread."""
+        """End the run: the loop gets the sessions so far. Callable from any thread."""
         self._signals.stop()
 
     def wait(self) -> None:
-        """Let the run go on to its end, without its sessions; a recording has them."""
+        """Let the run continue to its end, without its sessions; a recording has them."""
         for _ in self:
             pass
 
     def _advance(self) -> bool:
-        """Let it go on until something was shown; False when it is over."""
+        """Let the run continue until a session was shown; return False when it is over."""
         assert self._steps is not None
         if self._is_over:
             return False
@@ -304,10 +303,11 @@ def _not_entered() -> UsageError:
 
 
 class Replayed:
-    """The sessions of a recording, to iterate over, again and again.
+    """The sessions of a recording; iteration can be repeated.
 
-    ``kernel`` and ``machine`` are those it was made on, ``functions`` what was traced, ``command``
-    what was run; ``notes`` say what was asked for and is not in the recording.
+    ``kernel`` and ``machine`` describe the recorded system, ``functions`` the traced functions,
+    ``command`` the traced command. ``notes`` describe requested data that the recording does not
+    have.
     """
 
     def __init__(self, recorded: Replay) -> None:
@@ -323,16 +323,19 @@ class Replayed:
 
     @property
     def losses(self) -> dict[str, int]:
-        """What the live run lost, by the counters of docs/json.md; known behind the last one."""
+        """The live run's losses, by the counters of docs/json.md; known after the last session."""
         return dict(self._sink.lost)
 
     @property
     def warnings(self) -> list[str]:
-        """Those of the live run, and what was lost, as the command line writes them."""
+        """The warnings of the live run, and its losses, as the command line writes them."""
         return list(self._told.warnings)
 
     def __iter__(self) -> Iterator[Session]:
-        """The sessions. Raises DataError at the first damage, after all before it."""
+        """Yield the sessions.
+
+        Raises DataError at the first damage, after all sessions before it.
+        """
         self._told = _Told(None)
         self._sink = _Collected(self._told.say)
         steps = self._again().play(self._sink.begin)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What would be traced, and why not; what this machine can do."""
+"""List the functions that a trace would use, and this machine's capabilities."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ __all__ = ["doctor", "examine_host", "list_functions", "select"]
 
 
 def select(**options: Unpack[SelectOptions]) -> Listing:
-    """The functions that a trace with these options would trace, and those left out, with why.
+    """Return the functions that a trace with these options would use, and the skipped ones.
 
-    Nothing is attached but, where we may, a probe on a function every kernel has, to find which
-    mechanism works. Raises InputError where nothing that was asked for can be traced (its
-    ``rejections`` say why), UsageError for options that make no sense, UnavailableError on a
-    kernel without BTF.
+    Skipped functions have their reasons. The call attaches nothing, except, if permitted, a probe
+    on a function that every kernel has, to find which mechanism works. Raises InputError if no
+    requested function can be traced (its ``rejections`` contain the reasons), UsageError for
+    invalid options, UnavailableError on a kernel without BTF.
     """
     return list_functions(listing_settings(words(options, SelectOptions.__optional_keys__)))
 
 
 def list_functions(settings: Settings) -> Listing:
-    """:func:`select` for settings."""
+    """Return the result of :func:`select` for settings."""
     from retsnoop_py.symbolize.kernel import SourceFiles
 
     target = choose_target(settings, prototypes=True)
@@ -59,7 +59,7 @@ def list_functions(settings: Settings) -> Listing:
 
 
 def _plan(settings: Settings, target: Target) -> tuple[AttachPlan | None, str | None]:
-    """Who would take each function, or why that cannot be told."""
+    """Return which mechanism would attach each function, or why that is unknown."""
     from retsnoop_py.attach.features import Features
     from retsnoop_py.attach.fitness import KernelFitness
     from retsnoop_py.attach.plan import make_plan
@@ -77,10 +77,10 @@ def _plan(settings: Settings, target: Target) -> tuple[AttachPlan | None, str | 
 
 
 def doctor(kernel: str | Path | None = None) -> dict[str, Any]:
-    """What this kernel, this CPU and this user can do: the document that ``doctor --json`` prints.
+    """Return the capabilities of this kernel, CPU and user: the document of ``doctor --json``.
 
-    ``kernel`` is a vmlinux with DWARF to look at instead of what is found. Its keys are those of
-    docs/doctor.md. What can be tried is tried; nothing of it stays.
+    ``kernel`` is a vmlinux with DWARF to use instead of a search. The keys are documented in
+    docs/doctor.md. Features are tested by use where possible; the tests leave no changes behind.
     """
     from retsnoop_py.diagnosis.report import document
 
@@ -89,9 +89,9 @@ def doctor(kernel: str | Path | None = None) -> dict[str, Any]:
 
 
 def examine_host(image: Path | None) -> tuple[Diagnosis, Host]:
-    """The answers to everything, and the machine they are of."""
+    """Return the results of all checks, and the machine they describe."""
     from retsnoop_py.diagnosis.examine import examine, this_host
 
-    raise_memlock()  # as a trace does: before Linux 5.11 it decides what can be loaded
+    raise_memlock()  # like a trace: before Linux 5.11 the limit decides which objects can be loaded
     host = this_host(image)
     return examine(host), host

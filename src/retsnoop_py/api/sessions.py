@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A session as a value: whatever its text and its JSON show, worked out when it is asked for."""
+"""A session as a value: all that its text and its JSON show, computed on first use."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ _KINDS: dict[SessionKind, Literal["final", "stitch", "probe", "running"]] = {
 
 
 class Result(NamedTuple):
-    """What a call returned.
+    """The result of a call.
 
-    ``raw`` is the 64-bit result register, signed, ``text`` how it reads by the function's type:
-    ``"-EINVAL"``, ``"NULL"``, ``"true"``, ``"17"``, ``"0xffff8881..."``. ``value`` is the number
-    where it is one, ``error`` the name of the error it stands for, ``"NULL"`` for a NULL pointer.
+    ``raw`` is the 64-bit result register, signed. ``text`` is formatted by the function's type:
+    ``"-EINVAL"``, ``"NULL"``, ``"true"``, ``"17"``, ``"0xffff8881..."``. ``value`` is the number,
+    if the result is a number. ``error`` is the name of the error, ``"NULL"`` for a NULL pointer.
     """
 
     raw: int
@@ -68,10 +68,10 @@ class Result(NamedTuple):
 
 
 class Argument(NamedTuple):
-    """What a call was given, or what an injected probe found.
+    """An argument of a call, or a value that an injected probe captured.
 
-    ``text`` is as people read it; ``value`` is made of numbers, texts, lists and dicts, None for
-    NULL; ``type`` is C. One without a name is a remark on the others.
+    ``text`` is for people. ``value`` consists of numbers, texts, lists and dicts, None for NULL.
+    ``type`` is the C type. An argument without a name is a remark about the others.
     """
 
     name: str
@@ -81,12 +81,12 @@ class Argument(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """An address and where it is.
+    """An address and its location.
 
-    ``symbol`` and ``offset`` (bytes) are those of kallsyms, or of the program's file, which
-    ``module`` names then. ``source`` is the chain of inlined functions, the one that has the code
-    first: each has ``function``, ``file``, ``line`` and ``column`` (0: not known).
-    ``hidden``: a frame of tracing itself.
+    ``symbol`` and ``offset`` (bytes) are from kallsyms, or from the program's file, which is then
+    in ``module``. ``source`` is the chain of inlined functions, innermost first: each has
+    ``function``, ``file``, ``line`` and ``column`` (0: unknown). ``hidden``: a frame of tracing
+    itself.
     """
 
     address: int
@@ -98,11 +98,11 @@ class Frame(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A traced call. Without ``result`` and ``duration_ns`` it had not returned.
+    """A traced call. If it had not returned, ``result`` and ``duration_ns`` are None.
 
-    ``duration_ns`` includes its callees. ``stitched``: it belongs to an earlier chain of failures.
-    ``interrupt``: an interrupt of the thread made it. ``arguments`` are None where none were
-    captured.
+    ``duration_ns`` includes its callees. ``stitched``: the call belongs to an earlier chain of
+    failures. ``interrupt``: an interrupt of the thread made the call. ``arguments`` is None if they
+    were not captured.
     """
 
     function: Function
@@ -115,7 +115,7 @@ class Call(NamedTuple):
 
     @property
     def error(self) -> str | None:
-        """The name of the error it returned, None for none."""
+        """The name of the returned error, or None."""
         return None if self.result is None else self.result.error
 
 
@@ -127,12 +127,12 @@ class StackEntry(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A row of a call trace; ``kind`` tells which fields there are.
+    """A row of a call trace; ``kind`` decides which fields are set.
 
-    ``entry`` and ``exit`` are of ``function``, ``probe`` is a hit of the injected ``probe``;
-    ``missing`` are ``records`` that were lost, ``told_before`` those that earlier reports of the
-    session had. ``time_ns`` is CLOCK_MONOTONIC, ``depth`` 1 for the entry function;
-    ``duration_ns``, and ``self_ns`` without traced callees, are None where it is not sure.
+    ``entry`` and ``exit`` belong to ``function``, ``probe`` is a hit of the injected ``probe``.
+    ``missing``: ``records`` were lost; ``told_before``: earlier reports of the session had them.
+    ``time_ns`` is CLOCK_MONOTONIC, ``depth`` is 1 for the entry function. ``duration_ns``, and
+    ``self_ns`` without traced callees, are None if uncertain.
     """
 
     kind: Literal["entry", "exit", "probe", "missing", "told_before"]
@@ -151,7 +151,7 @@ class Event(NamedTuple):
 
 
 class Branch(NamedTuple):
-    """A branch the CPU took; ``number`` 0 is the newest of what it kept."""
+    """A branch that the CPU took; ``number`` 0 is the newest record."""
 
     number: int
     source: Frame
@@ -159,10 +159,10 @@ class Branch(NamedTuple):
 
 
 class Branches(NamedTuple):
-    """The last branches before a failure, newest first; ``error``: why the CPU gave none.
+    """The last branches before a failure, newest first; ``error``: why the CPU recorded none.
 
-    ``lost``: they did not arrive. ``relevant`` is False where none touches the innermost traced
-    function, so that tracing's own are there as well.
+    ``lost``: the records did not arrive. ``relevant`` is False if no branch touches the innermost
+    traced function; then branches of tracing itself are included.
     """
 
     records: tuple[Branch, ...]
@@ -172,10 +172,11 @@ class Branches(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """What is missing from a session: numbers of records, calls and returns.
+    """The losses of a session: numbers of records, calls and returns.
 
-    ``missed`` are calls of traced functions that the kernel kept from BPF programs, the first of
-    them inside ``missed_inside``; ``missed_shared``: some may be those of other threads.
+    ``missed`` are calls of traced functions for which the kernel ran no BPF program, the first of
+    them inside ``missed_inside``. ``missed_shared``: some of these calls may belong to other
+    threads.
     """
 
     records: int
@@ -188,7 +189,7 @@ class Lost(NamedTuple):
 
 
 class PidNamespace(NamedTuple):
-    """The PID namespace of a thread by its inode (that of /proc/PID/ns/pid), and its ids there."""
+    """The PID namespace of a thread: its inode (from /proc/PID/ns/pid), and the ids in it."""
 
     inode: int
     tid: int
@@ -196,7 +197,7 @@ class PidNamespace(NamedTuple):
 
 
 class Stream:
-    """What the sessions of a run share: its functions, what is shown, how it is written."""
+    """The common data of a run's sessions: its functions, views, and renderers."""
 
     def __init__(self, header: StreamHeader, settings: Settings) -> None:
         self.header = header
@@ -207,7 +208,7 @@ class Stream:
         self._renderers: dict[tuple[OutputFormat, bool], Renderer] = {}
 
     def text(self, report: Report, form: OutputFormat, *, ascii_only: bool) -> str:
-        """A session as the command line would write it."""
+        """Return a session as the command line would write it."""
         made = self._renderers.get((form, ascii_only))
         if made is None:
             from retsnoop_py.render.renderers import renderer
@@ -219,14 +220,14 @@ class Stream:
 
     @cached_property
     def json(self) -> JsonRenderer:
-        """Makes the objects of JSON."""
+        """The renderer of JSON objects."""
         from retsnoop_py.render.jsonl import JsonRenderer
 
         return JsonRenderer(self.header, self.settings)
 
     @cached_property
     def reader(self) -> ArgumentReader | None:
-        """Reads captured arguments; None where none are captured."""
+        """The reader of captured arguments; None if none are captured."""
         if not self.settings.args.capture or self.header.arguments is None:
             return None
         from retsnoop_py.render.args.read import ArgumentReader
@@ -240,14 +241,14 @@ class Stream:
 
 
 class Session:
-    """One call of an entry function by one thread, from its call to its return.
+    """A call of an entry function by a thread, from its start to its return.
 
     Times are ns of CLOCK_MONOTONIC. ``tid`` and ``pid`` are the kernel's own ids, ``thread`` and
-    ``process`` their names, ``cpu`` the one on which it ended. ``report`` is ``"final"``, or
-    ``"stitch"`` or ``"probe"`` for a call that goes on (a chain of failures is about to be
-    forgotten, an injected probe was hit), ``"running"`` for one that had not returned when tracing
-    ended. ``failed``: the chain of failures reaches the entry function. ``died``: the thread
-    exited inside the call.
+    ``process`` their names, ``cpu`` the CPU at the end. ``report`` is ``"final"``, or ``"stitch"``
+    or ``"probe"`` for a call that goes on (a chain of failures is about to be forgotten, an
+    injected probe was hit), ``"running"`` for a call that had not returned when tracing ended.
+    ``failed``: the chain of failures reaches the entry function. ``died``: the thread exited inside
+    the call.
     """
 
     def __init__(self, report: Report, stream: Stream) -> None:
@@ -267,9 +268,9 @@ class Session:
 
     @property
     def explained(self) -> Explained | None:
-        """Why its system call failed, in the user's terms; None without ``explain=True``.
+        """Why the session's system call failed, in the user's terms; needs ``explain=True``.
 
-        None too where no failed system call was seen around it.
+        None without ``explain``, and if no failed system call was recorded around the session.
         """
         return self._report.explained
 
@@ -279,9 +280,9 @@ class Session:
 
     @property
     def error(self) -> str | None:
-        """The error the entry function returned, by name; None if it did not fail.
+        """The error that the entry function returned, by name; None if it did not fail.
 
-        Of one whose result cannot be an error, the outermost inside it.
+        If the function's result cannot be an error, the outermost error inside it.
         """
         if not self.failed:
             return None
@@ -289,12 +290,12 @@ class Session:
 
     @property
     def start(self) -> datetime:
-        """When it began, in the local time of the run, microseconds."""
+        """The start in the local time of the run, in microseconds."""
         return self._time(self.start_ns)
 
     @property
     def end(self) -> datetime:
-        """When it ended or was reported, in the local time of the run, microseconds."""
+        """The time of the end or report, in the local time of the run, in microseconds."""
         return self._time(self.end_ns)
 
     def _time(self, monotonic_ns: int) -> datetime:
@@ -306,12 +307,12 @@ class Session:
 
     @cached_property
     def calls(self) -> tuple[Call, ...]:
-        """The deepest chain of traced calls, those that failed among them, outermost first."""
+        """The deepest chain of traced calls, including the failed ones, outermost first."""
         return tuple(map(self._call, self._report.session.calls))
 
     @cached_property
     def stack(self) -> tuple[StackEntry, ...] | None:
-        """The calls and the kernel's stack in one, outermost first; None if not asked for."""
+        """The calls merged with the kernel's stack, outermost first; None if not requested."""
         found = self._report.stack
         if found is None:
             return None
@@ -326,13 +327,13 @@ class Session:
 
     @cached_property
     def trace(self) -> tuple[Event, ...] | None:
-        """Every traced call and return, and hits of injected probes; None if not asked for."""
+        """Every traced call and return, and hits of injected probes; None if not requested."""
         found = self._report.trace
         return None if found is None else tuple(self._events(found))
 
     @cached_property
     def branches(self) -> Branches | None:
-        """What the CPU kept of its branches; None if there are none or not asked for."""
+        """The CPU's branch records; None if they do not exist or were not requested."""
         view = self._report.branches
         if view is None:
             return None
@@ -345,12 +346,12 @@ class Session:
 
     @property
     def said(self) -> tuple[KernelMessage, ...]:
-        """What the kernel said in words, in its thread while it ran."""
+        """The kernel messages that the thread wrote during the session."""
         return self._report.session.said
 
     @cached_property
     def user_stack(self) -> tuple[Frame, ...] | None:
-        """The program's own stack, outermost first; None if not asked for."""
+        """The program's own stack, outermost first; None if not requested."""
         if not self._stream.settings.views.user_stack:
             return None
         mode = self._stream.user_mode
@@ -358,28 +359,28 @@ class Session:
 
     @cached_property
     def origin(self) -> Origin | None:
-        """Where the innermost followed call (``path``) made its result, and what decided that.
+        """The origin of the innermost followed call's result (``path``), and the condition.
 
-        A value of the class that JSON is made of, see docs/json.md.
+        A value of a class for JSON, see docs/json.md.
         """
         return self._stream.json.origin(self._report)
 
     @cached_property
     def paths(self) -> tuple[Origin, ...]:
-        """The same of every call that was followed block by block."""
+        """The origins of all calls that were followed block by block."""
         return self._stream.json.origins(self._report)
 
     def way(self, seq: int) -> PathView | None:
-        """How the call whose number is ``seq`` was followed; None if it was not."""
+        """Return the recorded path of the call number ``seq``; None if it was not followed."""
         return self._report.paths.get(seq)
 
     def told(self, way: PathView, function: to.Func, result: to.Result) -> Origin:
-        """What ``way`` says of a call of ``function``, as JSON has it."""
+        """Return the origin that ``way`` shows for a call of ``function``, as in JSON."""
         return self._stream.json.way(way, function, result)
 
     @property
     def namespace(self) -> PidNamespace | None:
-        """The thread's own PID namespace; None where that knows it by the same ids."""
+        """The thread's own PID namespace; None if the ids there are the same."""
         session = self._report.session
         if not session.has_other_ids:
             return None
@@ -387,7 +388,7 @@ class Session:
 
     @property
     def lost(self) -> Lost:
-        """What is missing."""
+        """The losses of the session."""
         session = self._report.session
         missed = session.missed
         return Lost(
@@ -402,15 +403,15 @@ class Session:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What text has under the session: what is missing, in words."""
+        """The losses as text, as in the lines below the session."""
         return tuple(session_warnings(self._report.session, self._stream.header.bpf))
 
     def as_text(self, *, ascii_only: bool = False) -> str:
-        """The block that the command line writes."""
+        """Return the block that the command line writes."""
         return self._stream.text(self._report, OutputFormat.TEXT, ascii_only=ascii_only)
 
     def as_json(self, *, ascii_only: bool = False) -> str:
-        """The line that ``--format json`` writes, see docs/json.md."""
+        """Return the line that ``--format json`` writes, see docs/json.md."""
         return self._stream.text(self._report, OutputFormat.JSON, ascii_only=ascii_only)
 
     def _call(self, call: TracedCall) -> Call:
@@ -481,5 +482,5 @@ def _frame(frame: Resolved, mode: SymbolizeMode, *, is_hidden: bool = False) -> 
 
 
 def lost_of(counters: Mapping[str, int]) -> dict[str, int]:
-    """The counters of losses that are not zero."""
+    """Return the counters of losses that are not zero."""
     return {name: count for name, count in counters.items() if count}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The time that the runs of ``why`` take: the command's own, and what comes on top of it."""
+"""The duration of ``why``'s runs: the command's own time, and the overhead."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NS = 1e9
 
 
 class Spent:
-    """Adds up the runs; ``started`` is when retsnoop-py was, in seconds of time.monotonic()."""
+    """Adds up the runs; ``started`` is the start of retsnoop-py, in seconds of time.monotonic()."""
 
     def __init__(self, started: float | None = None) -> None:
         self._started = time.monotonic() if started is None else started
@@ -24,18 +24,18 @@ class Spent:
         self._attach = self._command = self._detach = 0.0
 
     def begin(self) -> None:
-        """A run begins with the choice of functions."""
+        """Start a run, with the choice of functions."""
         self._began, self._released = time.monotonic(), None
 
     def release(self) -> None:
-        """Everything is attached, and the command starts."""
+        """Record that all functions are attached and the command starts."""
         now = self._released = time.monotonic()
         self._attach += now - self._began
 
     def end(self, ends: Iterable[Ended], detach: float) -> None:
-        """The run is over; detaching took ``detach`` seconds.
+        """End a run; detaching took ``detach`` seconds.
 
-        ``ends`` of the command's processes are by the same clock. Where none was seen, the command
+        ``ends`` of the command's processes have the same clock. If none was recorded, the command
         ran until the detaching. A run that ended before its command started has only other time.
         """
         if self._released is None:
@@ -45,7 +45,7 @@ class Spent:
         self._detach += detach
 
     def cost(self) -> Cost:
-        """The times until now."""
+        """Return the times until now."""
         total = time.monotonic() - self._started
         parts = (self._command, self._attach, self._detach)
         values = (total, *parts, max(total - sum(parts), 0.0))

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The sessions of one recording, counted: one counter for each different chain of failures.
+"""Count the sessions of a recording: a counter for each different chain of failures.
 
-That is what keeps a comparison small, however long the recordings are. What is counted is what two
-kernels can have in common: failing chains, call trees, ways.
-
-Addresses, times, descriptors and what the compiler adds to names differ from run to run and are
-left out; so are calls of functions that only one of two runs traced.
+This keeps a comparison small, even for long recordings. The counted data are those that two kernels
+can have in common: failing chains, call trees, paths. Addresses, times, descriptors and the
+compiler's suffixes of names differ from run to run, so they are removed. Calls of functions that
+only one of the runs traced are removed as well.
 """
 
 from __future__ import annotations
@@ -30,25 +29,28 @@ if TYPE_CHECKING:
     from retsnoop_py.settings import Settings
 
 
-#: Longer call trees and ways are compared up to here.
+#: Longer call trees and paths are compared up to this step.
 MOST_STEPS = 20_000
-#: What GCC and LLVM put behind the name of a function they cloned, split or moved.
+#: Suffixes of GCC and LLVM for a function that they cloned, split or moved.
 _SUFFIX = re.compile(r"(?:\.(?:isra|constprop|part|cold|llvm|lto_priv)(?:\.[0-9]+)*)+$")
 _UNFINISHED = "..."
 
-#: What makes two chains the same: names and results, outermost first.
+#: The identity of a chain: names and results, outermost first.
 Key = tuple[tuple[str, str], ...]
 #: Steps by their numbers.
 Steps = tuple[int, ...]
 
 
 def plain_name(name: str) -> str:
-    """``name`` without the compiler's suffixes: ``foo.isra.0.cold`` is ``foo``."""
+    """Return ``name`` without the compiler's suffixes: ``foo.isra.0.cold`` is ``foo``."""
     return _SUFFIX.sub("", name) if "." in name else name
 
 
 def plain_result(result: Result | None) -> str:
-    """What of a result says the same in every run: see :mod:`retsnoop_py.render.difference`."""
+    """Return a result in the form that is equal in every run.
+
+    See :mod:`retsnoop_py.render.difference`.
+    """
     if result is None:
         return _UNFINISHED
     text = result.text
@@ -64,9 +66,10 @@ def plain_result(result: Result | None) -> str:
 class Chain(NamedTuple):
     """The chain of calls of a session.
 
-    ``calls`` are all, ``key`` those that the other run would have as well, from the first entry
-    function of both on, ``error`` the outermost error among these, None if there is none: then
-    it cannot be looked for in the other run. ``own_error`` is the outermost of all.
+    ``calls`` are all calls. ``key`` are the calls that the other run would also have, from the
+    first common entry function on. ``error`` is the outermost error in ``key``. Without such an
+    error, it is None, and the chain cannot be searched in the other run. ``own_error`` is the
+    outermost error of all calls.
     """
 
     calls: tuple[ChainCall, ...]
@@ -76,10 +79,10 @@ class Chain(NamedTuple):
 
 
 class Projection:
-    """Makes of sessions what both runs can have; ``shared`` and ``entries`` are plain names.
+    """Reduces sessions to data that both runs can have; ``shared`` and ``entries`` are plain names.
 
-    Steps of call trees and ways are numbers, the same for both runs. ``same_code``: the kernels
-    are the same build, so that blocks can be compared one by one; else only what was decided is.
+    Steps of call trees and paths are numbers, common to both runs. ``same_code``: the kernels are
+    the same build, so blocks can be compared; else only conditions are compared.
     """
 
     def __init__(self, shared: frozenset[str], entries: frozenset[str], *, same_code: bool) -> None:
@@ -92,11 +95,11 @@ class Projection:
         self._pairs: dict[ChainCall, tuple[str, str]] = {}
 
     def step(self, number: int) -> DepartureStep:
-        """The step of that number."""
+        """Return the step with this number."""
         return self._steps[number]
 
     def chain(self, session: Session) -> Chain:
-        """The chain of calls that the session shows."""
+        """Return the chain of calls that the session shows."""
         calls: list[ChainCall] = []
         errors: list[str | None] = []
         for call in session.calls:
@@ -116,7 +119,7 @@ class Projection:
         )
 
     def _call(self, name: str, result: str, failed: bool) -> ChainCall:
-        """One object for all equal calls: chains have many, and are kept."""
+        """Return a shared object for equal calls: there are many, and they are kept."""
         call = ChainCall(name, result, failed, name in self._shared)
         known = self._calls.get(call)
         if known is None:
@@ -125,9 +128,9 @@ class Projection:
         return known
 
     def tree(self, events: Iterable[Event]) -> Steps | None:
-        """The call tree, None where some of it is missing."""
+        """Return the call tree; None if a part is missing."""
         steps: list[int] = []
-        running: list[str] = []  # by depth; empty for a call that is left out
+        running: list[str] = []  # by depth; empty for a skipped call
         for event in events:
             if event.kind in ("missing", "told_before"):
                 return None
@@ -151,7 +154,7 @@ class Projection:
         return tuple(steps)
 
     def way(self, origins: Iterable[Origin]) -> Steps:
-        """The ways through the functions that were followed, one behind the other."""
+        """Return the paths through the followed functions, concatenated."""
         steps: list[int] = []
         for origin in origins:
             name = plain_name(origin.function.name)
@@ -174,7 +177,7 @@ class Projection:
         return self._number("decided", name, text, where)
 
     def _number(self, kind: str, name: str, text: str = "", place: str = "") -> int:
-        """The number of a step; ``place`` is only told, those of two builds differ."""
+        """Return the number of a step; ``place`` is only printed, because it differs by build."""
         key = kind, name, text
         number = self._numbers.get(key)
         if number is None:
@@ -184,26 +187,26 @@ class Projection:
 
 
 def _place(place: CodePlace) -> str:
-    """A place as file and line; empty without DWARF."""
+    """Return a place as file and line; empty without DWARF."""
     if place.file is None:
         return ""
     return f"{place.file}:{place.line}" + (f":{place.column}" if place.column else "")
 
 
-#: Different chains of a recording that are kept; calls of further ones are only counted.
+#: Maximum number of chains per recording; calls of further chains are only counted.
 _MOST_CHAINS = 20_000
-#: Different call trees that are kept of a chain, and steps of all those of a recording.
+#: Maximum number of call trees per chain, and of steps in all call trees of a recording.
 _MOST_TREES = 16
 _ALL_STEPS = 1 << 21
-#: Sessions with so many calls together are remembered.
+#: Maximum number of calls in all cached sessions.
 _SESSION_ROOM = 1 << 16
-#: Is told how many calls have been read.
+#: Gets the number of calls that have been read.
 Heard = Callable[[int], None]
 _K = TypeVar("_K")
 
 
 class Counted:
-    """How often a chain was seen, one that it stands for, and what its calls looked like."""
+    """The number of a chain's sessions, an example of its calls, and their call trees."""
 
     __slots__ = ("calls", "count", "error", "has_more", "trees", "ways")
 
@@ -213,12 +216,12 @@ class Counted:
         self.count = 0
         self.trees: Counter[Steps] = Counter()
         self.ways: Counter[Steps] = Counter()
-        #: Not all are kept.
+        #: True if some call trees were not kept.
         self.has_more = False
 
 
 class Tally:
-    """Counts the sessions of one recording; it is the pipeline's sink."""
+    """Counts the sessions of a recording, as the sink of its pipeline."""
 
     def __init__(self, projection: Projection, heard: Heard) -> None:
         self._projection = projection
@@ -227,25 +230,25 @@ class Tally:
         self._room = _ALL_STEPS
         self._known_sessions: BoundedCache[object, tuple[Chain, Steps | None]]
         self._known_sessions = BoundedCache(_SESSION_ROOM)
-        #: Those that fail, by what both recordings have of them.
+        #: Failing sessions, by the part that both recordings can have.
         self.chains: dict[Key, Counted] = {}
-        #: Those that do not fail, by their entry function.
+        #: Successful sessions, by their entry function.
         self.successes: dict[str, Counted] = {}
-        #: Those that fail in what the other one does not trace.
+        #: Sessions with failures only in functions that the other run does not trace.
         self.unseen: dict[tuple[ChainCall, ...], Counted] = {}
         self.calls = self.failed = self.uncounted = 0
         self.warnings: list[str] = []
 
     @cached_property
     def errors(self) -> dict[str, Counter[str]]:
-        """How many calls of each entry function failed, by their errors; when all is read."""
+        """The failed calls of each entry function by error; valid when all is read."""
         found: dict[str, Counter[str]] = {}
         for key, counted in self.chains.items():
             found.setdefault(key[0][0], Counter())[counted.error] += counted.count
         return found
 
     def read(self, recording: Replay) -> str | None:
-        """Count all of it; where and why it is damaged, None if it is not."""
+        """Count the whole recording; return a description of its damage, or None."""
         try:
             for _ in recording.play(self.begin):
                 self._heard(self.calls)
@@ -254,12 +257,12 @@ class Tally:
         return None
 
     def begin(self, header: StreamHeader, settings: Settings) -> Tally:
-        """What the sessions that come are of."""
+        """Start the stream that the next sessions belong to."""
         self._stream = Stream(header, settings)
         return self
 
     def show(self, reports: Sequence[Report]) -> None:
-        """Count them."""
+        """Count the sessions."""
         assert self._stream is not None
         for report in reports:
             session = Session(report, self._stream)
@@ -267,21 +270,21 @@ class Tally:
                 self._add(session, *self._seen(report, session))
 
     def say(self, line: str) -> None:
-        """Keep the warnings, and what belongs to them: what was lost."""
+        """Keep the warnings, including losses."""
         if not line.startswith("NOTE"):
             self.warnings.append(line)
 
     def end(self, lost: Mapping[str, int]) -> None:
-        """Nothing more: losses are among the warnings."""
+        """Do nothing: losses are in the warnings."""
 
     def conclude(self, counts: Counts) -> None:
-        """Nothing more: what is compared was counted here."""
+        """Do nothing: the calls were already counted."""
 
     def abandon(self) -> None:
-        """Nothing is waiting."""
+        """Do nothing: no session is waiting."""
 
     def _seen(self, report: Report, session: Session) -> tuple[Chain, Steps | None]:
-        """Its chain and its call tree; those of sessions with the same calls and results once."""
+        """Return a session's chain and call tree; computed once for equal calls and results."""
         calls, trace = report.session.calls, report.trace
         key = (
             tuple([(call.func_id, call.result, call.finished) for call in calls]),
@@ -309,7 +312,7 @@ class Tally:
             self._keep(counted, counted.ways, self._projection.way(session.paths))
 
     def _place(self, chain: Chain, *, has_failed: bool) -> Counted | None:
-        """Where to count it; None if there are too many already."""
+        """Return the counter for a chain; None if there are too many chains."""
         if not has_failed:
             if not chain.key:
                 return None

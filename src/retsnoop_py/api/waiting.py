@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the threads of a command wait for, as ``why`` reports it: with the kernel's functions."""
+"""The waits of a command's threads as ``why`` reports them, with the kernel's functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from retsnoop_py.symbolize.sources import KernelImages
 
 __all__ = ["still_ran", "told_waits", "with_lines"]
 
-#: Ctrl-C on a terminal may end a command so many seconds before it is noticed here.
+#: Ctrl-C on a terminal may end a command this many seconds before retsnoop-py notices.
 _NOTICED_S = 0.5
 
 #: A line of /proc/PID/stack: ``do_wait+0x59/0xe0 [module]``.
@@ -34,9 +34,9 @@ _ENTRIES = re.compile(r"do_syscall_64|entry_.*|el0.*|invoke_syscall.*|x64_sys_ca
 
 
 def still_ran(ends: Iterable[Ended], interrupted_at: float) -> bool:
-    """Whether a command still ran at a time of :func:`time.monotonic`, by the ends of processes.
+    """Return True if a command still ran at a time of :func:`time.monotonic`.
 
-    One that had ended by itself waited for nothing when Ctrl-C came.
+    ``ends`` are its processes' ends. A command that had ended by itself was not waiting at Ctrl-C.
     """
     last = max((one.time for one in ends), default=None)
     return last is None or last / 1e9 > interrupted_at - _NOTICED_S
@@ -45,7 +45,7 @@ def still_ran(ends: Iterable[Ended], interrupted_at: float) -> bool:
 def told_waits(
     waits: Sequence[Wait], facts: KernelFacts, kernel: Path | None
 ) -> tuple[told.Waiting, ...]:
-    """The same as values of docs/json.md; ``kernel`` is a vmlinux with DWARF, or None."""
+    """Return the waits as values of docs/json.md; ``kernel`` is a vmlinux with DWARF, or None."""
     rows = [_told(one, facts) for one in waits]
     frames = with_lines([frame for one in rows for frame in one.kernel_stack], facts, kernel)
     found = iter(frames)
@@ -75,7 +75,7 @@ def _told(one: Wait, facts: KernelFacts) -> told.Waiting:
 
 
 def _frames(lines: Iterable[str], facts: KernelFacts) -> tuple[to.Frame, ...]:
-    """The kernel's functions, outermost first, without those that all system calls share."""
+    """Return the kernel's functions, outermost first, without those of every system call."""
     found: list[to.Frame] = []
     for line in lines:
         match = _LINE.fullmatch(line)
@@ -89,7 +89,7 @@ def _frames(lines: Iterable[str], facts: KernelFacts) -> tuple[to.Frame, ...]:
 
 
 def _address(facts: KernelFacts, name: str, module: str | None) -> int:
-    """Where a function begins; 0 where several have that name, or none is known."""
+    """Return a function's address; 0 if it is ambiguous or unknown."""
     try:
         found = [one for one in facts.kallsyms.named(name, module) if one.module == module]
     except RetsnoopError:
@@ -100,7 +100,7 @@ def _address(facts: KernelFacts, name: str, module: str | None) -> int:
 def with_lines(
     frames: Sequence[to.Frame], facts: KernelFacts, kernel: Path | None
 ) -> list[to.Frame]:
-    """The same frames with their source lines, where the kernel's debug information is there."""
+    """Return the frames with source lines, if the kernel's debug information is available."""
     if not frames:
         return []
     images = KernelImages(facts, kernel)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Why a command failed: which system call, which functions below it, which condition.
+"""Explain why a command failed: the system call, the kernel functions, the condition.
 
-Nobody has to know a function's name. The command runs several times, each time with what the run
-before told: first every system call is followed, and inside it, where the kernel has a mechanism
-that hooks all functions at once, everything; where it has none, its own tracer lists the functions
-in a second run. Of the call that the command complains of the functions that failed are then
-followed block by block. Where one gives what another one gave that was not followed, that one is
-followed in another run.
+The user needs no function names. The command runs several times, and each run uses the results of
+the previous run. The first run follows every system call. If the kernel has a mechanism that hooks
+all functions at once, this run also traces all functions inside. Otherwise, a second run lists the
+functions with the kernel's own tracer. Then the module selects the call that the command's message
+is about, and follows its failed functions block by block. If such a function returns the result of
+a function that was not followed, another run follows that function.
 """
 
 from __future__ import annotations
@@ -59,23 +59,24 @@ if TYPE_CHECKING:
 
 __all__ = ["Inquiry", "why", "why_recorded"]
 
-#: Never followed: their results are those of what they go back to, or they do not come back.
+#: Never followed: these calls return another call's result, or they do not return.
 _NO_CALLS = ("*_sys_rt_sigreturn", "*_sys_sigreturn", "*_sys_restart_syscall")
-#: What handles a netlink request: its result goes into the answer, and sending it succeeds.
+#: Handlers of netlink requests: the result goes into the answer, and sending succeeds.
 _REQUESTS = ("*_rcv_msg", "audit_receive_msg")
-#: nftables sends its requests in batches, of which each message has a function; and one of them,
-#: which is there if the module is.
+#: nftables sends its requests in batches; each message of a batch has a function. Below, a function
+#: that exists if the module is loaded.
 _BATCHES = ("nf_tables_new*", "nf_tables_del*", "nf_tables_get*", "nf_tables_commit")
 _OF_BATCH = "nf_tables_newrule"
 #: All functions of a kernel.
 _MAX_FUNCTIONS = 200_000
-#: Code that is followed block by block in one run, bytes: attaching to a block takes milliseconds.
+#: Maximum size of code that a run follows block by block, in bytes: attaching to a block takes
+#: milliseconds.
 _MOST_CODE = 6000
-#: Functions that run inside a call, of which so many of the last are traced.
+#: Maximum number of functions inside a call that are traced, the last ones first.
 _MOST_INSIDE = 250
-#: Sessions of the last run that are kept to choose from.
+#: Maximum number of sessions of the last run that are kept for the choice.
 _KEPT = 256
-#: What warnings say that are about words which nobody here has chosen.
+#: Parts of warnings about globs that ``why`` generated, not the user.
 _NOT_OF_US = ("take long to attach", "matches no kernel function", "is not traced")
 OnText = Callable[[str], None]
 
@@ -87,20 +88,20 @@ def why(
     handle_signals: bool = False,
     **options: Unpack[WhyOptions],
 ) -> told.Why:
-    """Why ``command`` failed, as a value of docs/json.md; or the next failure of a process ``pid``.
+    """Return why ``command`` failed, or the next failure of a process ``pid``.
 
-    ``on_step`` is told what is done, as it is begun; ``handle_signals`` as for :func:`trace`.
-
-    Raises what a live run raises, UsageError for a question about nothing.
+    The result is a value of docs/json.md. ``on_step`` gets a description of each step at its start.
+    ``handle_signals`` as for :func:`trace`. Raises the errors of a live run, and UsageError without
+    a command and a pid.
     """
     asked = Asked.of(command, options)
     return Inquiry(asked, on_step, handle_signals=handle_signals).answer()
 
 
 def why_recorded(path: str | PathLike[str], asked: Asked | None = None) -> told.Why:
-    """The same of a recording: of its last failure, where functions were followed (``--path``).
+    """Return why the last failure in a recording happened; it needs followed paths (``--path``).
 
-    Raises InputError and DataError as :func:`replay` does.
+    Raises InputError and DataError like :func:`replay`.
     """
     options: ReplayOptions = {"arguments": True}
     if asked is not None and asked.kernel is not None:
@@ -131,7 +132,7 @@ def why_recorded(path: str | PathLike[str], asked: Asked | None = None) -> told.
 class Inquiry:
     """The runs that lead to an answer.
 
-    ``started``: when the program was, by time.monotonic(), if its start counts for the cost.
+    ``started``: the start of the program, by time.monotonic(), if its start counts for the cost.
     """
 
     def __init__(
@@ -158,20 +159,20 @@ class Inquiry:
         self._everything = False
         self._warnings: list[str] = []
         self._kernel = ("", "")
-        #: What was seen of the processes of the last run.
+        #: The witness's records of the last run.
         self._witnessed = Witnessed()
-        #: What the threads waited for when the first run was ended before its time.
+        #: The waits of the threads when the first run was ended early.
         self._waits: tuple[told.Waiting, ...] = ()
         #: The functions of the last run.
         self._traced: frozenset[str] = frozenset()
         self._modules = self._modules_now()
-        #: Modules that a run loaded: no function of theirs was hooked in it.
+        #: Modules that a run loaded: their functions were not hooked in that run.
         self._new_modules: frozenset[str] = frozenset()
 
     def answer(self) -> told.Why:
-        """Run what was asked for until the condition is known, or no further run would tell more.
+        """Run the command until the condition is known, or until a further run would add nothing.
 
-        Raises what a live run raises.
+        Raises the errors of a live run.
         """
         failing, first = self._survey()
         failed = self._exit_status != 0
@@ -198,7 +199,7 @@ class Inquiry:
         return self._whole(rows, explained, None)
 
     def _hanging(self, survey: Survey, chosen: Chosen | None) -> told.Why:
-        """What the threads wait for; with the failing call that was asked for, or reported."""
+        """Return the waits of the threads, with a failing call that the user or CMD named."""
         if chosen is None:
             found = survey.chosen(failed=True)
             chosen = found if found is not None and found.is_reported else None
@@ -208,14 +209,14 @@ class Inquiry:
         return self._whole(survey.failures(chosen), explained, None)
 
     def _explained(self, chosen: Chosen) -> told.ExplainedCall:
-        """What the kernel's functions tell of it."""
+        """Return the explanation from the kernel's functions."""
         if chosen.failing is not None:
             return self._explain(chosen.failing, chosen)
         assert chosen.call is not None
         return without_functions(chosen.call)
 
     def _explain(self, chosen: Failing, choice: Chosen) -> told.ExplainedCall:
-        """The condition, as far as further runs get."""
+        """Return the condition, as far as further runs find it."""
         assert chosen.last is not None
         explanation = Explanation.of(chosen.last)
         inner: to.Origin | None = None
@@ -239,7 +240,7 @@ class Inquiry:
         return self._with_lines(explanation.call(unknown or self._why_no_line(), inner))
 
     def _with_lines(self, call: told.ExplainedCall) -> told.ExplainedCall:
-        """The same with the chain's lines, which the run that looks at everything does without."""
+        """Return the call with the chain's lines, which the run with all functions omits."""
         frames = [one.frame for one in call.chain if one.frame is not None]
         if not frames or any(one.source for one in frames):
             return call
@@ -252,7 +253,7 @@ class Inquiry:
 
     @property
     def _again(self) -> int:
-        """How often more it may be run."""
+        """The number of runs that are left."""
         most = self._asked.reruns_after(self._exit_status)
         return 0 if self._interrupted else max(most + 1 - self._runs, 0)
 
@@ -265,9 +266,9 @@ class Inquiry:
             self._say(f"CMD may run up to {reruns + 1} times{condition}; --reruns 0 runs it once")
 
     def _may_ask_netlink(self) -> bool:
-        """Whether requests are looked at that fail although the system call does not.
+        """Return True if a run may search for failed netlink requests inside successful calls.
 
-        That takes a run, which elsewhere the functions inside a system call need.
+        It needs a run that may otherwise be needed for the functions inside a system call.
         """
         asked = self._asked
         is_open = not (asked.syscalls or asked.errors)
@@ -276,10 +277,10 @@ class Inquiry:
     # -- the runs --
 
     def _inside(self, chosen: Failing) -> tuple[list[str], list[str]]:
-        """A run for kernels without a way to hook everything: what runs inside the chosen call.
+        """Run on kernels that cannot hook all functions: list the functions inside the chosen call.
 
-        The functions, the newest first, and those to follow: by their code they may have made the
-        error.
+        Return the functions, newest first, and the functions to follow: their code may have made
+        the error.
         """
         from retsnoop_py.attach.function_graph import FunctionGraph
         from retsnoop_py.capture.command import Command
@@ -311,7 +312,7 @@ class Inquiry:
         return traceable, self._makers(traceable, chosen.error) or [chosen.function]
 
     def _hinted(self, chosen: Failing) -> tuple[list[str], list[str]]:
-        """The same where nothing lists functions: by a run with those of presets for the call."""
+        """Return the functions of presets for the call, if no tracer lists functions."""
         presets = presets_for(chosen.function, chosen.error)
         if not presets or self._again < 2:
             return [], [chosen.function]
@@ -337,7 +338,7 @@ class Inquiry:
         return list(chain_of(found)), _innermost(found)
 
     def _traceable(self, names: Sequence[str]) -> list[str]:
-        """Those that the selection takes, of the kernel's list."""
+        """Return the names that the deny list does not contain."""
         from retsnoop_py.selection.deny_list import load
 
         denied = load()
@@ -348,7 +349,7 @@ class Inquiry:
         ]
 
     def _makers(self, names: Sequence[str], error: str) -> list[str]:
-        """The functions that have the number of an error in their code, as many as fit a run."""
+        """Return functions with an error's number in their code, as many as fit into a run."""
         from retsnoop_py.kernel.errno import ERRNO_NAMES
         from retsnoop_py.kernel.kcore import Kcore
         from retsnoop_py.path.machines import machine_named
@@ -374,9 +375,9 @@ class Inquiry:
         return follow
 
     def _survey(self, *, netlink: bool = False) -> tuple[FailingCalls, Failing | None]:
-        """A run that finds what fails: system calls, or ``netlink`` requests.
+        """Run to find failures: system calls, or ``netlink`` requests.
 
-        Of a process that runs already also the failure that ended the run.
+        For a running process, also return the failure that ended the run.
         """
         failing = FailingCalls(self._asked.syscalls, self._asked.errors)
         everything = self._everything = self._hooks_all()
@@ -406,16 +407,16 @@ class Inquiry:
         return failing, None
 
     def _requests(self) -> list[str]:
-        """Globs for the functions that handle netlink requests here."""
+        """Return globs for the functions that handle netlink requests here."""
         has_batches = self._facts.traceable.contains(_OF_BATCH)
         return [*_REQUESTS, *(_BATCHES if has_batches else ())]
 
     def _hooks_all(self) -> bool:
-        """Whether a mechanism is there that hooks all functions at once.
+        """Return True if there is a mechanism that hooks all functions at once.
 
-        Not where the kernel interprets BPF programs: with all functions hooked, 7.3 then needed
-        more than 400 s to attach. Raises PrivilegeError or UnavailableError where nothing can be
-        traced.
+        Return False if the kernel interprets BPF programs: with all functions hooked, 7.3 then
+        needed more than 400 s to attach. Raises PrivilegeError or UnavailableError if tracing is
+        impossible.
         """
         from retsnoop_py.attach.features import Features
         from retsnoop_py.capture.rights import raise_memlock, require_rights
@@ -434,7 +435,7 @@ class Inquiry:
     def _follow(
         self, chosen: Failing, chain: tuple[str, ...], follow: Sequence[str], choice: Chosen
     ) -> tuple[Session | None, str | None]:
-        """Another run, in which functions are followed block by block; its failure, or why not."""
+        """Run and follow functions block by block; return the failure, or why it is missing."""
         names = ", ".join(follow)
         self._say(f"{self._name(self._runs + 1)}: following {names} block by block")
         options: TraceOptions = {
@@ -444,7 +445,7 @@ class Inquiry:
             "path": list(follow),
             "arguments": True,
             "user_stack": True,
-            # the ways of calls that did not fail come with the trace
+            # the trace contains the paths of calls that did not fail
             "call_stack": True,
             "trace": True,
         }
@@ -468,16 +469,17 @@ class Inquiry:
         return found, None
 
     def _same(self, kept: Sequence[Session], choice: Chosen) -> Session | None:
-        """Of the failures of a further run the one that is the chosen call again."""
+        """Return the failure of a further run that is the chosen call again, or None."""
         if choice.call is None:
             return None
         call = counterpart(self._witnessed, choice.call)
         return session_of(kept, call) if call is not None else None
 
     def _beside(self, chosen: Failing) -> list[str]:
-        """What is traced besides, for what is called tells of a function that cannot be followed.
+        """Return additional functions to trace, to explain a function that cannot be followed.
 
-        That is the second function of a system call, where nothing else gave its error.
+        They are the callees of a system call's second function, if no other function gave its
+        error.
         """
         assert chosen.last is not None
         return [] if _hands_on(chosen.last) else callees(self._facts, chosen.function)
@@ -491,7 +493,7 @@ class Inquiry:
         )
 
     def _settings(self, options: TraceOptions, *, quiet: bool) -> Settings:
-        """The settings of a run."""
+        """Return the settings of a run."""
         asked = self._asked
         options = {**options, "no_system_changes": False}
         if asked.command:
@@ -514,7 +516,7 @@ class Inquiry:
         return settings
 
     def _run(self, options: TraceOptions, *, quiet: bool) -> Iterator[Session]:
-        """A live run's sessions."""
+        """Yield a live run's sessions."""
         asked = self._asked
         settings = self._settings(options, quiet=quiet)
         watch = None
@@ -559,7 +561,7 @@ class Inquiry:
             self._compare_status(run.exit_status)
 
     def _note_losses(self) -> None:
-        """Warn of what was not seen of the command in this run."""
+        """Warn about records that this run lost."""
         lost, problem = self._witnessed.lost, self._witnessed.problem
         if lost:
             self._hear(
@@ -576,18 +578,18 @@ class Inquiry:
         return frozenset(one.name for one in read_modules(self._facts.root / "proc/modules"))
 
     def _note_modules(self) -> None:
-        """Remember which modules a run loaded; read the symbols again where modules changed."""
+        """Remember which modules a run loaded; read the symbols again if modules changed."""
         before, self._modules = self._modules, self._modules_now()
         self._new_modules |= self._modules - before
         if self._modules != before:
             self._facts = KernelFacts(loading=True, keeping=True)
 
     def _of_new_modules(self) -> list[str]:
-        """Globs for the functions of modules that a run loaded, where all can be hooked."""
+        """Return globs for the functions of modules that a run loaded, if all can be hooked."""
         return [f"*[{name}]" for name in sorted(self._new_modules)] if self._everything else []
 
     def _compare_status(self, status: int | None) -> None:
-        """Report a further run that ended in another way than the first; None: it was left."""
+        """Report a further run with another exit status than the first; None: it was aborted."""
         if status not in (None, self._exit_status):
             self._warnings.append(
                 f"WARNING: run {self._runs} exited with status {status}, run 1 with "
@@ -595,7 +597,7 @@ class Inquiry:
             )
 
     def _because_of_input(self) -> str:
-        """What may explain that a further run differs from the first."""
+        """Return a possible reason why a further run differs from the first."""
         if not (self._asked.command and self._has_own_input):
             return ""
         return "; further runs read /dev/null as standard input"
@@ -608,12 +610,12 @@ class Inquiry:
     def _name(self, number: int) -> str:
         return f"run {number}" if self._asked.command else f"step {number}"
 
-    # -- what they told --
+    # -- evaluation of the runs --
 
     def _next(
         self, explanation: Explanation, session: Session, followed: Sequence[str]
     ) -> list[str]:
-        """What to follow in a further run; nothing where that would tell no more."""
+        """Return the functions to follow in a further run; empty if it would add nothing."""
         deeper = explanation.asks_of(followed) or explanation.tests(followed)
         if self._new_modules and _is_deeper(session, followed):
             return _innermost(session)
@@ -627,7 +629,7 @@ class Inquiry:
         return []
 
     def _symbols_of(self, name: str) -> str | None:
-        """A glob for a function, which the compiler may have renamed; None if it has no probes."""
+        """Return a glob for a function that the compiler may have renamed; None without probes."""
         plain, bracket, module = name.partition("[")
         try:
             traceable = self._facts.traceable
@@ -638,7 +640,7 @@ class Inquiry:
             return name
 
     def _nothing(self, survey: Survey, *, failed: bool) -> str:
-        """Why nothing is explained."""
+        """Return why no failure is explained."""
         if self._asked.pids:
             return "no system call failed until it was ended"
         names = ", ".join((*self._asked.syscalls, *self._asked.errors))
@@ -692,27 +694,27 @@ class Inquiry:
 
 
 def _reads_input() -> bool:
-    """Whether standard input is anything but /dev/null, which further runs read."""
+    """Return True if standard input is not /dev/null, which further runs read."""
     try:
         return os.fstat(0).st_rdev != Path(os.devnull).stat().st_rdev
-    except OSError:  # it is closed
+    except OSError:  # standard input is closed
         return True
 
 
 def _hands_on(session: Session) -> bool:
-    """Whether what a system call gives is what a function in it gave, as far as that tells."""
+    """Return True if a system call returned the result of a function in it, as far as known."""
     first, *below = session.calls
     return bool(below) and below[0].error in (None, first.error)
 
 
 def _innermost(session: Session) -> list[str]:
-    """The functions to follow first: the one that made the error, and others as far as they fit.
+    """Return the functions to follow first: the maker of the error, then others if they fit.
 
-    The error was made in the innermost function that returned it, counted from the system call: a
-    function below it that returned something else either made the condition that it tested, or ran
-    after the error was there. Then come those below it, the nearest first, as far as they failed,
-    and then its callers. Not those that only hand a system call on, where there is something below
-    that gave its error.
+    The error was made in the innermost function that returned it, counted from the system call. A
+    function below it that returned another result either made the condition that it tested, or ran
+    after the error existed. Next come the failed functions below it, the nearest first, and then
+    its callers. Functions that only pass a system call on are skipped, if a function below them
+    gave the error.
     """
     names = chain_of(session)
     calls = session.calls
@@ -735,13 +737,13 @@ def _innermost(session: Session) -> list[str]:
 
 
 def _is_deeper(session: Session, followed: Sequence[str]) -> bool:
-    """Whether the error was made in a function of a module that was not followed yet."""
+    """Return True if a module's function made the error and was not followed yet."""
     inner = _innermost(session)
     return bool(inner) and inner[0] not in followed and "[" in inner[0]
 
 
 def _told(failing: Iterable[Failing], chosen: Failing | None) -> tuple[told.FailedCall, ...]:
-    """All that failed, a row for each call and error."""
+    """Return all failures, a row for each call and error."""
     rows: dict[tuple[str, str], told.FailedCall] = {}
     for one in failing:
         key = one.syscall, one.error
@@ -758,9 +760,9 @@ def _told(failing: Iterable[Failing], chosen: Failing | None) -> tuple[told.Fail
 
 
 def _best(sessions: Sequence[Session], chain: tuple[str, ...]) -> Session | None:
-    """The last one by the same functions as before, else to the same end, else any.
+    """Return the last session with the same functions, else with the same end, else any.
 
-    Which functions fail where a file is missing depends on what the kernel remembers of names.
+    If a file is missing, the kernel's cache of names decides which functions fail.
     """
     same = [one for one in sessions if chain_of(one) == chain]
     alike = [one for one in sessions if chain_of(one)[-1] == chain[-1]]

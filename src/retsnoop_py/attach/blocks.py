@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Probes in the blocks of functions: a kprobe event of tracefs with many probes for each function.
+"""Probes in the blocks of functions: a kprobe event of tracefs with many probes per function.
 
-A probe costs 1 to 8 ms to define and the event 0.04 s to enable, whatever it has; a perf event
-and a link for each, as injected probes have, take a hundred times as long. Definitions outlive
-what uses them, so a guard deletes them.
+Defining a probe takes 1 to 8 ms, and enabling the event 0.04 s, independent of its probes. A perf
+event and a link per probe, as for injected probes, take a hundred times as long. Definitions
+outlive their user, so a guard deletes them.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from retsnoop_py.value import replace
 
 __all__ = ["BLOCK_EVENTS", "MOST_PROBES", "BlockEvents"]
 
-#: Numbers of our events begin here: those of traced functions (kprobe_events) are below.
+#: The first number of these events. Traced functions (kprobe_events) have lower numbers.
 BLOCK_EVENTS = 512
-#: Elements of the map that tells probes apart.
+#: Elements of the map that identifies probes.
 MOST_PROBES = 1 << 14
 _PERF_TYPE_TRACEPOINT = 2
 _HEAD = struct.Struct("=IIII")
 
 
 class BlockEvents:
-    """The probes of a run in blocks of functions; more can be added while it goes on.
+    """The probes of a run in blocks of functions; more can be added during the run.
 
-    Making one raises UnavailableError where tracefs has no kprobe_events, and where kprobes are
-    switched off: the probes could be attached and would never fire.
+    Creating it raises UnavailableError if tracefs has no kprobe_events, and if kprobes are
+    disabled: the probes could be attached but would never fire.
     """
 
     def __init__(self, context: AttachContext) -> None:
@@ -56,15 +56,15 @@ class BlockEvents:
         self._guard: Guard | None = None
         self._fds: list[int] = []
         self._events = 0
-        #: The map that tells probes apart.
+        #: The map that identifies probes.
         self._numbers: BpfMap | None = None
-        #: Probes that are attached, by their numbers.
+        #: Attached probes, by their numbers.
         self.probes: list[tuple[int, BlockProbe]] = []
 
     def attach(self, func_id: int, probes: Sequence[BlockProbe]) -> list[tuple[BlockProbe, int]]:
-        """Attach ``probes``, of blocks of the function ``func_id``; those refused, with errnos.
+        """Attach ``probes`` in blocks of the function ``func_id``; return rejected ones, errnos.
 
-        Raises UnavailableError where definitions cannot be written or guarded.
+        Raises UnavailableError if definitions cannot be written or guarded.
         """
         if self._guard is None:
             changes = self._context.system_changes
@@ -102,7 +102,7 @@ class BlockEvents:
         return f"rsnoop_{self._owner}/in{number}_{self._owner}"
 
     def _define(self, fd: int, number: int, probe: BlockProbe) -> tuple[BlockProbe, int]:
-        """Define one, where the kernel lets it be; the probe as it is then, or an errno."""
+        """Define a probe where the kernel accepts it; return the probe as placed, or an errno."""
         failed = 0
         addresses = (probe.address, *probe.places)
         places = self._context.facts.kallsyms.probe_places(addresses)
@@ -124,7 +124,7 @@ class BlockEvents:
         return probe, failed
 
     def _tell(self, func_id: int, probe: BlockProbe) -> None:
-        """Let the program know what to do at a probe."""
+        """Tell the BPF program what to do at a probe."""
         number, compare = len(self.probes), probe.compare
         known = () if compare is None else self._machine.conditions
         condition = known.index(compare.condition) + 1 if compare and compare.op == "ccmp" else 0
@@ -133,7 +133,7 @@ class BlockEvents:
         if self._numbers is None:
             self._numbers = self._context.obj.map("path_probes")
         self._numbers.update(struct.pack("=Q", probe.address), value)
-        if condition:  # the one number where it does not compare, the next where it does
+        if condition:  # the first number: no comparison was executed; the next: it was
             self.probes += [(func_id, replace(probe, held=held)) for held in (False, True)]
         else:
             self.probes.append((func_id, probe))

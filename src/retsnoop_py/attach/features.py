@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What this kernel's BPF can do: each feature is tried, never guessed from a version."""
+"""The features of this kernel's BPF. Each is tested by use, never derived from a version."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from retsnoop_py.kernel.tracefs import (
 from retsnoop_py.mechanism import LADDER, Mechanism, Row
 from retsnoop_py.value import Value
 
-#: What the verifier returns for a call of a kernel function where programs are interpreted.
+#: The verifier's error for a call of a kernel function if programs are interpreted.
 _ENOTSUPP = 524
 
 
 class Verdict(Value):
-    """Whether something works here; if not the reason, and where one is known a remedy."""
+    """Whether a feature works here; if not, the reason, and a remedy if known."""
 
     works: bool
     reason: str | None = None
@@ -34,9 +34,9 @@ class Verdict(Value):
 
 
 def attachment_of(mechanism: Mechanism) -> type[Any]:
-    """The class that attaches functions by ``mechanism``, out of a module of its own.
+    """Return the class that attaches functions by ``mechanism``, from its own module.
 
-    It is an :class:`~retsnoop_py.attach.plan.Attachment`.
+    The class is an :class:`~retsnoop_py.attach.plan.Attachment`.
     """
     from importlib import import_module
 
@@ -46,11 +46,11 @@ def attachment_of(mechanism: Mechanism) -> type[Any]:
 
 
 class Features:
-    """What the running kernel has; each is tried when first asked for.
+    """The features of the running kernel; each is tested on first use.
 
-    ``btf_id`` is the vmlinux BTF id of ``vfs_read``, None without BTF: what programs that are
-    attached by BTF are tried on. The kernel's files are below ``root``. Something that cannot be
-    tried, for want of rights for instance, counts as missing.
+    ``btf_id`` is the vmlinux BTF id of ``vfs_read``, None without BTF: programs that attach by BTF
+    are tested on this function. The kernel's files are below ``root``. A feature that cannot be
+    tested, for example without privileges, counts as missing.
     """
 
     def __init__(self, btf_id: int | None = None, root: Path = Path("/")) -> None:
@@ -88,7 +88,7 @@ class Features:
 
     @cached_property
     def atomic_result(self) -> bool:
-        """Atomic additions that give what was there before (5.12; 1902472b4fa9: arm64 5.18)."""
+        """Atomic additions that return the old value (5.12; 1902472b4fa9: arm64 5.18)."""
         from retsnoop_py.libbpf import links
 
         return links.atomic_result() == 0
@@ -108,7 +108,7 @@ class Features:
         return links.has_helper(links.FUNC_GET_BRANCH_SNAPSHOT)
 
     def verdict(self, mechanism: Mechanism) -> Verdict:
-        """Whether ``mechanism`` works here; tried once."""
+        """Return whether ``mechanism`` works here; tested once."""
         if mechanism not in self._verdicts:
             self._verdicts[mechanism] = self._try(mechanism)
         return self._verdicts[mechanism]
@@ -155,7 +155,7 @@ class Features:
         return Verdict(False, found if isinstance(found, str) else _refusal(row, found))
 
     def lines(self) -> list[tuple[str, bool]]:
-        """(description, verdict) pairs for a person."""
+        """Return (description, verdict) pairs for a person."""
         return [
             ("BPF ringbuf map supported", self.ringbuf),
             ("bpf_get_func_ip() supported", self.func_ip),

@@ -13,19 +13,19 @@ from retsnoop_py.attach.trampoline import Signature, SignatureFlags, read_signat
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.libbpf import links
 
-#: Functions per call into C: between two of them Ctrl-C is heard and progress shown.
+#: Functions per call into C: between two calls, Ctrl-C is handled and progress shown.
 _CHUNK = 4
 _SLOT = 8
 #: ARGS_IN_COOKIE of src/bpf/args.bpf.h.
 COUNT_SHIFT = 40
-#: More functions than these are let go of in the background.
+#: Above this number of functions, detaching happens in the background.
 _AT_ONCE = 8
 
 
 def result_offset(signature: Signature) -> int:
-    """Where an fexit program's context has the result, in bytes: behind the arguments.
+    """Return the offset of the result in an fexit program's context: behind the arguments.
 
-    -1 for a void function, whose context the verifier does not let a program read there.
+    The offset is in bytes, or -1 for a void function, where the verifier does not allow the read.
     """
     return -1 if signature.flags & SignatureFlags.VOID else _SLOT * signature.slots
 
@@ -33,13 +33,13 @@ def result_offset(signature: Signature) -> int:
 class FentryAttachment:
     """Functions ``ids`` of ``plan``, each with a copy of the templates rsn_fentry and rsn_fexit.
 
-    A program is verified for the function it is loaded for, so nothing less than a program per
-    function and side will do.
+    A program is verified for the function it is loaded for. Therefore each function and side needs
+    its own program.
     """
 
     @classmethod
     def trial(cls, features: Features) -> int | str:
-        """Attaches one: arm64 before 6.4 loads such programs and has nothing to call them by."""
+        """Attach a program: arm64 before 6.4 loads such programs but cannot call them."""
         return links.fentry(features.btf_id or 0)
 
     def __init__(self, plan: AttachPlan, ids: Sequence[int], context: AttachContext) -> None:
@@ -53,7 +53,7 @@ class FentryAttachment:
         self.refusals: dict[int, Refusal] = {}
 
     def attach(self) -> None:
-        """Attach each function; one that refuses is left out."""
+        """Attach each function; rejected functions are skipped."""
         done = 0
         for module, ids in self._by_module().items():
             btf_fd = links.module_btf_fd(module) if module else 0
@@ -70,7 +70,7 @@ class FentryAttachment:
                     os.close(btf_fd)
 
     def _by_module(self) -> dict[str | None, list[int]]:
-        """Ids by module; first those that start sessions, should descriptors run out."""
+        """Return ids by module; those that start sessions first, in case descriptors run out."""
         functions = self._plan.functions
         groups: dict[str | None, list[int]] = {}
         for i in sorted(self._ids, key=lambda i: not functions[i].is_entry):
@@ -87,7 +87,7 @@ class FentryAttachment:
                 self.attached += 1
 
     def _attach_all(self, ids: list[int], functions: list[Function], btf_fd: int) -> list[int]:
-        """Attach functions of one BTF; the errno of each, 0 where it worked."""
+        """Attach functions of the same BTF; return the errno of each, 0 for success."""
         templates = (
             self._context.obj.program("rsn_fentry"),
             self._context.obj.program("rsn_fexit"),
@@ -103,7 +103,7 @@ class FentryAttachment:
         return errors
 
     def _cookies(self, ids: list[int]) -> list[int]:
-        """The cookies, with the number of arguments, so that the verifier looks at no more."""
+        """Return cookies with the number of arguments, so that the verifier checks no more."""
         counts = self._context.argument_counts
         cookies = self._plan.cookies(ids)
         if not counts:
@@ -113,7 +113,7 @@ class FentryAttachment:
         ]
 
     def misses(self) -> list[Miss]:
-        """Calls the kernel did not hand to our programs, by function."""
+        """Return calls for which the kernel did not run our programs, by function."""
         misses = []
         for ids, *sides in self._chunks:
             counts = zip(*map(links.unrun_by_links, sides), strict=True)
@@ -124,9 +124,9 @@ class FentryAttachment:
         return misses
 
     def detach(self, context: AttachContext) -> None:
-        """Detach everything; of many functions in a process left behind. Idempotent.
+        """Detach all; for many functions in a background process. Idempotent.
 
-        The programs do nothing any more by then, so that nobody has to wait.
+        By then the programs do nothing, so waiting is unnecessary.
         """
         chunks, self._chunks = self._chunks, []
         fds = [fd for _, *sides in chunks for side in sides for fd in side]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which functions a mechanism cannot take, known before the kernel refuses them."""
+"""Find functions that a mechanism cannot attach, before the kernel rejects them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class KernelFitness:
-    """What is known of ``functions``; read when a mechanism is asked for that depends on it."""
+    """The facts about ``functions``, read when a mechanism needs them."""
 
     def __init__(self, facts: KernelFacts, functions: Sequence[Function]) -> None:
         self._facts = facts
@@ -29,7 +29,7 @@ class KernelFitness:
         return Trampolines(self._facts, self._functions)
 
     def unfit(self, mechanism: Mechanism, ids: Iterable[int]) -> dict[int, str]:
-        """Why ``mechanism`` cannot take functions, by their ids; the others are left out."""
+        """Return why ``mechanism`` cannot attach functions, by id; others are not included."""
         if not (mechanism.row.by_symbol or mechanism.row.by_btf):
             return {}
         reasons = {number: self._flaw(mechanism, self._functions[number]) for number in ids}

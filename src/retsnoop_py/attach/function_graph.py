@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which functions run inside calls of one function: by the kernel's own function_graph tracer.
+"""List the functions inside calls of a function, by the kernel's function_graph tracer.
 
-For kernels that have no mechanism of BPF to hook all functions at once. There is one such tracer
-for the whole machine: where somebody uses it, it is left alone, and a guard puts everything back.
+This is for kernels without a BPF mechanism that hooks all functions at once. The machine has only
+one such tracer: if another user has it, it is left alone. A guard restores all settings.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from retsnoop_py.kernel.tracefs import folder_with
 __all__ = ["FunctionGraph"]
 
 _TRACER = "function_graph"
-#: A call, behind as many blanks as it is deep, be it one that calls others.
+#: A call, with or without callees; its indentation shows its depth.
 _CALL = re.compile(r"\|( +)([\w.]+)(?: \[(\w+)\])?\(\)(?:;| \{)")
-#: What interrupts and the scheduler run, in the middle of whatever the call was doing.
+#: Functions that interrupts and the scheduler run in the middle of a call.
 _ELSEWHERE = re.compile(
     r"(?:__)?(?:sysvec_|asm_|common_interrupt|irq_enter|irq_exit|do_softirq|handle_softirqs)"
     r"|(?:__)?schedule$|preempt_schedule|__cond_resched$|_cond_resched$"
 )
-#: In the head of the buffer, of which so many characters are read.
+#: In the head of the buffer, of which _HEAD characters are read.
 _ENTRIES = re.compile(r"^# entries-in-buffer/entries-written: (\d+)/", re.MULTILINE)
 _HEAD = 1024
-#: How long is waited until everything is put back, ms: the kernel patches all its functions.
+#: Maximum time to restore everything, in ms: the kernel patches all its functions.
 _PATIENCE_MS = 60_000
 
 
 class FunctionGraph:
-    """Calls of ``function`` by the process ``pid`` and those it starts, while this is entered.
+    """Calls of ``function`` by the process ``pid`` and its children, while this is entered.
 
-    Entering raises UnavailableError where the tracer is missing, in use, or may not be used. A
-    context manager that puts everything back.
+    Entering raises UnavailableError if the tracer is missing, in use, or not permitted. A context
+    manager that restores all settings.
     """
 
     def __init__(self, root: Path, function: str, pid: int) -> None:
@@ -79,9 +79,9 @@ class FunctionGraph:
         self._end()
 
     def _check_buffer(self) -> None:
-        """Raise UnavailableError if events of another tool are in the buffer, or may get there.
+        """Raise UnavailableError if another tool's events are in the buffer, or may get there.
 
-        The tracer's buffer is that of the whole machine, and is emptied here.
+        The tracer's buffer belongs to the whole machine, and this class empties it.
         """
         events = self._read("set_event").split()
         if events:
@@ -97,14 +97,14 @@ class FunctionGraph:
             )
 
     def calls(self) -> list[str]:
-        """The functions that ran in what the kernel kept of the calls, the newest first.
+        """Return the functions that ran in the recorded calls, newest first.
 
-        Each once, as ``NAME`` or ``NAME[MODULE]``; those that run everywhere and often included.
+        Each appears once, as ``NAME`` or ``NAME[MODULE]``, including functions that run everywhere.
         """
         self._write("tracing_on", "0")
         text = self._read("trace")
         found: dict[str, None] = {}
-        outside = 0  # the depth of a call whose callees do not belong to ours
+        outside = 0  # the depth of a call with callees that are not part of our call
         for blanks, name, module in _CALL.findall(text):
             depth = len(blanks)
             if outside and depth > outside:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What has to be put back however we end: a process of its own sees to it, or the next run.
+"""Restore the system's state at any end of a run: by a guard process, or by the next run.
 
 Deleting or detaching kprobes waits for RCU again and again. ``/sys/kernel/rcu_expedited`` makes
-that some hundred times faster, and everybody's: it is set for the shortest time, and put back by
-the last of us, whichever way that one ends.
+that some hundred times faster, for the whole system. Therefore it is set only for a short time, and
+the last run restores it, whichever way that run ends.
 
 A run's kprobe events of tracefs come in pairs, ``rsnoop_OWNER/in0_OWNER`` and
-``rsnoop_OWNER/out0_OWNER``, where the owner is a process: its id and when it started, in clock
-ticks since boot. So the next run knows whose are left.
+``rsnoop_OWNER/out0_OWNER``. The owner is a process: its id and its start time, in clock ticks since
+boot. Therefore the next run can find the events of ended processes.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from retsnoop_py.errors import UnavailableError
 from retsnoop_py.kernel.tracefs import folder_with
 from retsnoop_py.libbpf import process
 
-#: Where the value of rcu_expedited from before is kept; gone after a boot, as the setting is.
+#: The folder with the original value of rcu_expedited; a boot removes both.
 HOME = Path("/run/retsnoop-py")
 
-#: Fewer functions than these do not take long enough to change a setting for them.
+#: For fewer functions, changing a system setting is not worthwhile.
 _WORTH_IT = 16
-#: How long the prompt waits for the guard's work, in ms; it goes on behind our back.
+#: How long the prompt waits for the guard's work, in ms; the guard continues in the background.
 _PATIENCE_MS = 1000
 
-#: Compiled when they are needed: few runs have any events.
+#: Compiled on use: few runs have any events.
 _EVENT = r"(?m)^[pr]\d*:rsnoop_(\d+_\d+)/(?:in|out)(\d+)_\1 "
 
 
 class Guard:
-    """A small process that outlives us, whatever kills us, and then cleans up behind us.
+    """A small process that outlives retsnoop-py in any case, and then cleans up after it.
 
-    It puts back rcu_expedited and the files that it is told of, and deletes the definitions of the
-    kprobe events of ``owner`` in ``tracefs``; with ``system_changes`` it sets rcu_expedited for
-    that moment. Events in use are waited for up to ``patience_ms``: the kernel takes 10 ms for each
-    probe of a killed run. Making one raises UnavailableError where there is no room for a process.
+    It restores rcu_expedited and the announced files, and deletes the definitions of the kprobe
+    events of ``owner`` in ``tracefs``. With ``system_changes`` it sets rcu_expedited for that
+    moment. It waits up to ``patience_ms`` for events in use: the kernel takes 10 ms for each probe
+    of a killed run. Creating one raises UnavailableError if no process can be started.
     """
 
     def __init__(
@@ -60,9 +60,9 @@ class Guard:
             )
 
     def announce(self, pairs: int) -> None:
-        """Tell it, before they are made, how many pairs of events there will be to delete.
+        """Announce the number of event pairs to delete, before they are created.
 
-        Raises UnavailableError if it was killed.
+        Raises UnavailableError if the guard was killed.
         """
         if not process.tell_guard(self._fd, pairs):
             raise UnavailableError(
@@ -71,9 +71,9 @@ class Guard:
             )
 
     def restore(self, path: Path, text: str) -> None:
-        """Have it write ``text`` to a file at its end; the last one that is said is first.
+        """Have the guard write ``text`` to a file at its end; the last request is written first.
 
-        Raises UnavailableError if it was killed.
+        Raises UnavailableError if the guard was killed.
         """
         if not process.have_restored(self._fd, path, text):
             raise UnavailableError(
@@ -81,9 +81,9 @@ class Guard:
             )
 
     def finish(self, patience_ms: int = _PATIENCE_MS, *, orderly: bool = True) -> bool:
-        """Let it do its work; False if that takes longer than one cares to wait. Idempotent.
+        """Let the guard work; return False if it takes longer than ``patience_ms``. Idempotent.
 
-        Where we could not put rcu_expedited back, and so are not ``orderly``, it does that, too.
+        If rcu_expedited could not be restored before (not ``orderly``), the guard restores it, too.
         """
         fd, self._fd = self._fd, -1
         if fd < 0:
@@ -93,10 +93,10 @@ class Guard:
 
 @contextmanager
 def hurried(functions: int, *, system_changes: bool) -> Iterator[None]:
-    """Have the kernel not dawdle over RCU while ``functions`` are attached or detached."""
+    """Speed up the kernel's RCU waits while ``functions`` are attached or detached."""
     guard = None
     if system_changes and functions >= _WORTH_IT:
-        # Where there is no room for a process or its socket: slowly, then.
+        # Without room for a process or its socket, attach slowly.
         with suppress(UnavailableError):
             guard = Guard(system_changes=True)
     if guard is None:
@@ -108,14 +108,14 @@ def hurried(functions: int, *, system_changes: bool) -> Iterator[None]:
         try:
             yield
         finally:
-            # What was attached may have taken the last descriptor; the guard has its own.
+            # The attachments may have used the last descriptor; the guard has its own.
             orderly = fd < 0 or process.expedite_end(HOME, fd)
     finally:
         guard.finish(orderly=orderly)
 
 
 def repair_settings() -> bool:
-    """Put back what a killed run left; whether there was something."""
+    """Restore the setting that a killed run changed; return True if there was one."""
     saved = HOME / "rcu_expedited"
     try:
         if not saved.stat().st_size:
@@ -125,31 +125,31 @@ def repair_settings() -> bool:
     return process.expedite_repair(HOME)
 
 
-# --- what killed runs left --------------------------------------------------------------
+# --- remains of killed runs ---
 
 
 def start_of(pid: int | str, proc: Path = Path("/proc")) -> int | None:
-    """When process ``pid`` started, in clock ticks since boot; None if it is gone."""
+    """Return when process ``pid`` started, in clock ticks since boot; None if it has ended."""
     try:
-        # the name, in parentheses, may contain anything
+        # the name, in parentheses, may contain any character
         return int((proc / str(pid) / "stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, IndexError, ValueError):
         return None
 
 
 def this_owner(pid: int) -> str:
-    """The owner name of our own process ``pid``."""
+    """Return the owner name of this process, which has the id ``pid``."""
     return f"{pid}_{start_of('self') or 0}"
 
 
 def is_alive(owner: str) -> bool:
-    """Whether the process is still there that called itself ``owner``."""
+    """Return True if the process with the owner name ``owner`` still exists."""
     pid, _, start = owner.partition("_")
     return start_of(pid) == int(start)
 
 
 def abandoned(definitions: str, alive: Callable[[str], bool] = is_alive) -> dict[str, int]:
-    """Owners who are gone, and how many pairs each left in the text of ``kprobe_events``."""
+    """Return the owners that have ended, and their numbers of pairs in ``kprobe_events``."""
     pairs: dict[str, int] = {}
     for owner, number in re.findall(_EVENT, definitions):
         pairs[owner] = max(pairs.get(owner, 0), int(number) + 1)
@@ -157,10 +157,10 @@ def abandoned(definitions: str, alive: Callable[[str], bool] = is_alive) -> dict
 
 
 def sweep(root: Path, *, system_changes: bool) -> list[str]:
-    """Delete events of owners who are gone, and put settings back; what was done, for people.
+    """Delete events of ended owners, and restore settings; return messages for the user.
 
-    The kernel is that of this machine; its files are below ``root``. Takes two small reads if
-    there is nothing to do.
+    The kernel must be the running one; its files are below ``root``. Without remains, this takes
+    two small reads.
     """
     told = []
     folder = folder_with(root, "kprobe_events")
@@ -185,7 +185,7 @@ def _left(folder: Path) -> dict[str, int]:
 
 
 def _delete(folder: Path, owner: str, pairs: int, *, system_changes: bool) -> None:
-    """Delete what is not in use: its owner may live, in a pid namespace that we do not see."""
+    """Delete unused events: the owner may still run, in a pid namespace that we do not see."""
     try:
         guard = Guard(system_changes=system_changes, tracefs=folder, owner=owner, patience_ms=0)
         guard.announce(pairs)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Injected probes: perf events and raw tracepoints that call the programs of probe.bpf.h.
 
-Where the kernel has attach cookies one program serves all probes of a kind, elsewhere each has a
-copy of its own. They are attached before the traced functions: the kernel calls the handlers of
-an address newest first, so that a probe on an entry function finds the session that it starts.
+If the kernel has attach cookies, one program serves all probes of a kind; otherwise each probe has
+its own copy. Probes are attached before the traced functions: the kernel calls the handlers of an
+address newest first, so a probe on an entry function finds the session that the function starts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ARM64_INSN = 4
 
 
 class _Way(NamedTuple):
-    """How probes of a kind are attached: by which program, and of which type that is."""
+    """The program for probes of a kind, and its type."""
 
     program: str
     prog_type: int
@@ -48,12 +48,12 @@ WAYS = {
 
 
 def programs_of(probes: Sequence[Probe]) -> set[str]:
-    """The programs that ``probes`` take."""
+    """Return the programs that ``probes`` need."""
     return {WAYS[probe.kind].program for probe in probes}
 
 
 class _Attached(NamedTuple):
-    """A probe's descriptors: its link and its perf event, -1 where it has none."""
+    """A probe's descriptors: its link and its perf event, or -1."""
 
     probe: Probe
     link: int
@@ -63,7 +63,8 @@ class _Attached(NamedTuple):
 class InjectedProbes:
     """The ``probes`` of a run.
 
-    ``refusals`` has those of globs and source lines that the kernel refused, and why in words.
+    ``refusals`` contains probes of globs and source lines that the kernel rejected, with the
+    reasons.
     """
 
     def __init__(self, probes: Sequence[Probe], context: AttachContext) -> None:
@@ -74,14 +75,14 @@ class InjectedProbes:
 
     @property
     def attached(self) -> list[Probe]:
-        """Those that are attached."""
+        """The attached probes."""
         return [one.probe for one in self._attached]
 
     def attach(self) -> None:
-        """Attach all; returns early, with less attached, when the run is stopping.
+        """Attach all probes; stop early when the run is stopping.
 
-        Raises InputError, UnavailableError or PrivilegeError if the kernel refuses one that was
-        asked for by its name, or all of a glob or line; then nothing stays attached.
+        Raises InputError, UnavailableError or PrivilegeError if the kernel rejects a probe that the
+        user named, or all probes of a glob or line. Then no probe stays attached.
         """
         failed: dict[str, RetsnoopError] = {}
         try:
@@ -115,7 +116,10 @@ class InjectedProbes:
                         os.close(fd)
 
     def misses(self) -> Iterator[str]:
-        """What is known of hits that no program saw, of any thread; before detaching."""
+        """Yield messages about hits that no program saw, in any thread.
+
+        Call it before detaching.
+        """
         for one in self._attached:
             if one.probe.kind not in (ProbeKind.RAWTP, ProbeKind.TP):
                 (missed,) = links.missed_by_links([one.link])
@@ -124,7 +128,7 @@ class InjectedProbes:
             yield from _missed(self._unrun(link), probes)
 
     def _programs(self) -> Iterator[tuple[list[Probe], int]]:
-        """The probes that each program serves, and a link that leads to it."""
+        """Yield the probes that each program serves, and a link of that program."""
         shared: dict[str, list[_Attached]] = {}
         for one in self._attached:
             if self._has_cookie(one.probe):
@@ -136,7 +140,7 @@ class InjectedProbes:
 
     @staticmethod
     def _unrun(link: int) -> int:
-        """How often a link's program was not run, because one was at work; as far as counted."""
+        """Return how often a link's program was skipped because it was busy, if counted."""
         return links.unrun_by_links([link])[0]
 
     def _has_cookie(self, probe: Probe) -> bool:
@@ -144,7 +148,7 @@ class InjectedProbes:
         return features.raw_cookie if probe.kind is ProbeKind.RAWTP else features.cookie
 
     def _attach(self, number: int, probe: Probe) -> int:
-        """Attach one; 0 or the errno of what went wrong."""
+        """Attach a probe; return 0 or an errno."""
         way = WAYS[probe.kind]
         program = self._context.obj.program(way.program)
         counts = self._context.probe_counts
@@ -157,7 +161,7 @@ class InjectedProbes:
         try:
             return self._connect(cookie, probe, fd)
         finally:
-            os.close(fd)  # what it is attached to keeps it
+            os.close(fd)  # the attachment keeps the program
 
     def _connect(self, cookie: int, probe: Probe, prog_fd: int) -> int:
         if probe.kind is not ProbeKind.RAWTP or probe.tracepoint is None:
@@ -179,7 +183,7 @@ class InjectedProbes:
 
 
 def _missed(count: int, probes: Sequence[Probe]) -> Iterator[str]:
-    """The sentence about ``count`` hits of one of ``probes``; none for 0."""
+    """Yield the message about ``count`` hits of one of ``probes``; nothing for 0."""
     if count:
         others = len(probes) - 1
         more = f" or {counted(others, 'other probe')}" if others else ""
@@ -190,19 +194,19 @@ _BUSY = "another probe or a BPF program was running on that CPU"
 
 
 def _event_of(probe: Probe) -> tuple[int, int]:
-    """Type and config of the perf event of a probe."""
+    """Return type and config of the perf event of a probe."""
     if probe.kind is ProbeKind.TP:
         return _PERF_TYPE_TRACEPOINT, probe.event
     return pmu_type(), return_config() if probe.kind is ProbeKind.KRETPROBE else 0
 
 
 def _is_unaligned(probe: Probe) -> bool:
-    """Whether no instruction can begin there; of arm64 the kernel says so with EINVAL."""
+    """Return True if no instruction can begin there; the kernel returns EINVAL on arm64."""
     return os.uname().machine == "aarch64" and probe.address % _ARM64_INSN != 0
 
 
 def refused(probe: Probe, error: int) -> RetsnoopError:
-    """The error for a probe that the kernel refused with errno ``error``."""
+    """Return the error for a probe that the kernel rejected with errno ``error``."""
     what, place = f"-J {probe.spec.text}", probe.label.partition(":")[2]
     name = f"(-{errno_name(error)})"
     if error in (errno.EPERM, errno.EACCES):

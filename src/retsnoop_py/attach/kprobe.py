@@ -19,12 +19,12 @@ PMU = Path("/sys/bus/event_source/devices/kprobe")
 _NESTED = "another probe was being handled on that CPU"
 _NO_HOOK = "too many calls were running at the same time to hook their returns"
 
-#: Functions per call into C: between two of them Ctrl-C is heard and progress shown.
+#: Functions per call into C: between two calls, Ctrl-C is handled and progress shown.
 _CHUNK = 8
 
 
 def pmu_type() -> int:
-    """The number of the kprobe PMU. Raises UnavailableError on a kernel without kprobes."""
+    """Return the number of the kprobe PMU. Raises UnavailableError on a kernel without kprobes."""
     try:
         return int((PMU / "type").read_text())
     except OSError:
@@ -32,22 +32,22 @@ def pmu_type() -> int:
 
 
 def return_config() -> int:
-    """The config bit that asks for a kretprobe, from ``format/retprobe`` ("config:0")."""
+    """Return the config bit of a kretprobe, from ``format/retprobe`` ("config:0")."""
     return 1 << int((PMU / "format" / "retprobe").read_text().partition(":")[2])
 
 
 class KprobeAttachment:
     """Functions ``ids`` of ``plan``, attached by single kprobes: bpf links with cookies (5.15).
 
-    The kernel calls the handlers of an address newest first: with entries attached first our
-    entry program runs when the return is hooked already and can tell if it is not; without
-    cookies, on kernels that cannot unwind behind a return probe (19138af1bd88 lets them), returns
-    come first and it finds the address the call returns to.
+    The kernel calls the handlers of an address newest first. If entries are attached first, the
+    return is already hooked when our entry program runs, and the program can report a missing hook.
+    Without cookies, the kernel cannot unwind behind a return probe (before 19138af1bd88). Then
+    returns are attached first, and the entry program finds the original return address.
     """
 
     @classmethod
     def trial(cls, features: Features) -> int | str:
-        """Looks whether the kernel has kprobes."""
+        """Return 0 if the kernel has kprobes, else the reason."""
         missing = lacks_kprobes(features.root)
         return f"it requires {Mechanism.KPROBE.row.takes}" if missing else 0
 
@@ -69,9 +69,9 @@ class KprobeAttachment:
         self.refusals: dict[int, Refusal] = {}
 
     def attach(self) -> None:
-        """Attach each function; one that refuses is left out."""
+        """Attach each function; rejected functions are skipped."""
         functions = self._plan.functions
-        # Should descriptors run out, all others are in vain without those that start sessions.
+        # If descriptors run out, functions are useless without those that start sessions.
         order = self._order = sorted(self._ids, key=lambda i: not functions[i].is_entry)
         with hurried(len(order), system_changes=self._context.system_changes):
             for start in range(0, len(order), _CHUNK):
@@ -93,13 +93,13 @@ class KprobeAttachment:
             self.refusals[ids[i]] = refused(function, first_error or second_error)
 
     def misses(self) -> list[Miss]:
-        """Calls the kernel did not hand to our programs, where it counts them (6.7)."""
+        """Return calls for which the kernel did not run our programs, if it counts them (6.7)."""
         counts = zip(self._order, self._entries.missed(), self._returns.missed(), strict=False)
         functions = self._plan.functions
         return [miss for i, *counted in counts for miss in misses_of(functions[i], *counted)]
 
     def detach(self, context: AttachContext) -> None:
-        """Detach everything, entries before returns. Idempotent."""
+        """Detach all, entries before returns. Idempotent."""
         chunks = [*self._entries.take(), *self._returns.take()]
         probed = self.attached if chunks else 0
         with hurried(probed, system_changes=context.system_changes):
@@ -109,11 +109,11 @@ class KprobeAttachment:
 
 
 def misses_of(function: Function, entries: int, returns: int) -> Iterator[Miss]:
-    """What the kernel's counts of missed entry and return probes of ``function`` mean.
+    """Yield the meaning of the kernel's counts of missed probes of ``function``.
 
-    A call that comes while a probe is being handled is counted on both sides: it is one of
-    tracing itself or of an interrupt, never of the thread that was traced. One for whose return
-    there is no hook left (maxactive) is counted on the return's side alone; the session finds out.
+    A call during the handling of another probe is counted on both sides: it belongs to tracing
+    itself or to an interrupt, never to the traced thread. A call without a free return hook
+    (maxactive) is counted only on the return's side; the session detects this.
     """
     if entries:
         yield Miss(function, entries, _NESTED)

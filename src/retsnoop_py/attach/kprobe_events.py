@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kprobe events of tracefs: many probes share an event, and are attached and let go with it."""
+"""Kprobe events of tracefs: many probes share an event, which attaches and detaches them."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from retsnoop_py.kernel.tracefs import TRACEFS, folder_with
 from retsnoop_py.libbpf.links import EventPair
 from retsnoop_py.mechanism import Mechanism
 
-#: Functions per call into C: between two of them Ctrl-C is heard and progress shown.
+#: Functions per call into C: between two calls, Ctrl-C is handled and progress shown.
 _CHUNK = 8
 #: Functions per pair of events.
 _PER_PAIR = Mechanism.KPROBE_EVENTS.row.share
-#: Compiled when it is needed: few runs have any events.
+#: Compiled on use: few runs have any events.
 _PROFILE = r"(?m)^\s+(in|out)(\d+)_(\d+_\d+)\s+\d+\s+(\d+)$"
 
-#: Calls of one function, sleeping ones for instance, whose returns the kernel can hook at a time.
+#: Maximum and minimum of simultaneous calls per function, such as sleeping ones, with hooked
+#: returns.
 _MOST_HOOKS, _LEAST_HOOKS = 256, 32
-#: Memory all hooks together may take, in bytes, before there are fewer for each function.
+#: Maximum memory of all hooks, in bytes; above, each function gets fewer hooks.
 _HOOK_MEMORY = 64 << 20
-#: What a hook takes: an instance (5.10-6.12), and since 6.7 two pointers for each CPU (objpool).
+#: Size of a hook: an instance (5.10-6.12), and since 6.7 two pointers per CPU (objpool).
 _HOOK_BYTES, _HOOK_BYTES_PER_CPU = 96, 16
 
 
 def hooks_for(functions: int, cpus: int) -> int:
-    """How many hooks each of ``functions`` gets; the kernel's own choice is twice the CPUs."""
+    """Return the number of hooks per function; the kernel's default is twice the CPUs."""
     share = _HOOK_MEMORY // (functions * (_HOOK_BYTES + _HOOK_BYTES_PER_CPU * cpus))
     return max(min(share, _MOST_HOOKS), _LEAST_HOOKS, 2 * cpus)
 
@@ -43,16 +44,16 @@ class KprobeEventsAttachment:
 
     The kernel calls the handlers of an address newest first, by the order of definition: see
     :class:`~retsnoop_py.attach.kprobe.KprobeAttachment` for which side is first. Definitions
-    outlive what uses them, so a guard deletes them.
+    outlive their user, so a guard deletes them.
     """
 
     @classmethod
     def trial(cls, features: Features) -> int | str:
-        """Opens ``kprobe_events`` for writing."""
+        """Open ``kprobe_events`` for writing; return 0, or the reason of the failure."""
         for tracefs in TRACEFS:
             path = features.root / tracefs / "kprobe_events"
             try:
-                # What is there already goes only if the file is truncated.
+                # Existing definitions are lost only if the file is truncated.
                 os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC))
             except (FileNotFoundError, NotADirectoryError):
                 continue
@@ -80,9 +81,9 @@ class KprobeEventsAttachment:
         self.refusals: dict[int, Refusal] = {}
 
     def attach(self) -> None:
-        """Attach each function; one that refuses is left out.
+        """Attach each function; rejected functions are skipped.
 
-        Raises UnavailableError where the definitions cannot be written or guarded.
+        Raises UnavailableError if the definitions cannot be written or guarded.
         """
         # arming a probe makes ftrace walk its records up to the highest address in use
         order = sorted(self._ids, key=lambda i: self._plan.functions[i].address)
@@ -133,7 +134,7 @@ class KprobeEventsAttachment:
                 self.attached += 1
 
     def misses(self) -> list[Miss]:
-        """Calls that no probe saw: a probe fired inside another's, or there was no hook left."""
+        """Return calls that no probe saw: nested in another probe, or without a free hook."""
         try:
             profile = (self._folder / "kprobe_profile").read_text()
         except OSError:
@@ -147,7 +148,7 @@ class KprobeEventsAttachment:
         ]
 
     def detach(self, context: AttachContext) -> None:
-        """Detach everything, highest addresses first, have definitions deleted. Idempotent."""
+        """Detach all, highest addresses first, and have definitions deleted. Idempotent."""
         pairs, self._pairs = self._pairs, []
         for done, pair in enumerate(reversed(pairs), 1):
             pair.close()
@@ -157,10 +158,10 @@ class KprobeEventsAttachment:
 
 
 def missed_probes(profile: str, owner: str) -> Iterable[tuple[int, int, int, int]]:
-    """What ``kprobe_profile`` says about the probes of ``owner``.
+    """Return the counts in ``kprobe_profile`` for the probes of ``owner``.
 
-    Gives (number of the pair, place in it, missed entries, missed returns). There is a line for
-    each probe, in the order in which they were defined, by the name of its event alone.
+    Each row is (number of the pair, place in it, missed entries, missed returns). The file has a
+    line per probe, in the order of definition, with only the name of its event.
     """
     counts: dict[tuple[str, int], list[int]] = {}
     for side, number, whose, missed in re.findall(_PROFILE, profile):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Branch records (LBR): perf events that make the CPUs keep them."""
+"""Branch records (LBR): perf events that make the CPUs record branches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from retsnoop_py.attach.features import Features
 from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.libbpf import links
 
-#: PERF_SAMPLE_BRANCH_KERNEL and, of that, ANY.
+#: PERF_SAMPLE_BRANCH_KERNEL, and all branches in the kernel (with ANY).
 _KERNEL = 1 << 1
 ANY_IN_KERNEL = _KERNEL | 1 << 3
 _ONLINE = Path("sys/devices/system/cpu/online")
@@ -21,10 +21,10 @@ _DENIED = frozenset({errno.EPERM, errno.EACCES})
 
 
 class BranchEvents:
-    """Makes all CPUs that are online keep the branches that ``flags`` name; a context manager.
+    """Makes all online CPUs record the branches in ``flags``; a context manager.
 
-    ``flags`` are ``PERF_SAMPLE_BRANCH_*``. ``problem`` says on which CPUs it does not work and why,
-    None if it does on all; ``works`` is False where it does on none.
+    ``flags`` are ``PERF_SAMPLE_BRANCH_*``. ``problem`` describes the CPUs where it does not work
+    and the reason, None if it works on all. ``works`` is False if it works on none.
     """
 
     def __init__(self, flags: int, features: Features, root: Path = Path("/")) -> None:
@@ -37,7 +37,7 @@ class BranchEvents:
 
     @property
     def works(self) -> bool:
-        """Whether any CPU keeps branches now."""
+        """True if any CPU records branches now."""
         return bool(self._fds)
 
     def __enter__(self) -> Self:
@@ -67,7 +67,7 @@ class BranchEvents:
 
 
 def online_cpus(root: Path = Path("/")) -> list[int]:
-    """The CPUs that run now: ``/sys`` says ``0-3,6``; all that are configured if it does not."""
+    """Return the online CPUs from ``/sys`` (``0-3,6``); all configured CPUs if it is unreadable."""
     try:
         text = (root / _ONLINE).read_text().strip()
     except OSError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The ladder: each mechanism takes what the plan gives it and what the one above could not."""
+"""The ladder: each mechanism attaches its planned functions and those the one above could not."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ from retsnoop_py.value import Value, replace
 
 
 class Rung(Value):
-    """One mechanism at work."""
+    """A mechanism in use."""
 
     mechanism: Mechanism
     attachment: Attachment
 
 
 class Attached(Value):
-    """Everything that is attached, and the functions that are not."""
+    """All attachments, and the functions that are not attached."""
 
     rungs: tuple[Rung, ...]
     refusals: tuple[Refusal, ...]
 
     @property
     def count(self) -> int:
-        """How many functions are attached."""
+        """The number of attached functions."""
         return sum(rung.attachment.attached for rung in self.rungs)
 
     @property
     def by(self) -> str:
-        """The mechanisms that took functions, for people."""
+        """The mechanisms that attached functions, for people."""
         names = [rung.mechanism.value for rung in self.rungs if rung.attachment.attached]
         return " and ".join(names)
 
     def misses(self) -> list[Miss]:
-        """Calls that were not seen."""
+        """Return the missed calls."""
         return [miss for rung in self.rungs for miss in rung.attachment.misses()]
 
     def detach(self, context: AttachContext) -> None:
-        """Detach everything, newest first. Idempotent."""
+        """Detach all, newest first. Idempotent."""
         for rung in reversed(self.rungs):
             rung.attachment.detach(context)
 
 
 def attach(plan: AttachPlan, context: AttachContext) -> Attached:
-    """Attach what ``plan`` says; nothing stays attached if this raises.
+    """Attach the functions of ``plan``; if this raises, no function stays attached.
 
-    Raises what a forced mechanism raises; UnavailableError or PrivilegeError where not one
-    function could be attached. Returns early, with less attached, when the run is stopping.
+    Raises the errors of a forced mechanism; UnavailableError or PrivilegeError if not a single
+    function could be attached. Returns early, with fewer functions, when the run is stopping.
     """
     rungs: list[Rung] = []
     refusals: dict[int, Refusal] = {}
@@ -65,7 +65,7 @@ def attach(plan: AttachPlan, context: AttachContext) -> Attached:
             attachment: Attachment = attachment_of(rung_plan.mechanism)(plan, ids, context)
             rungs.append(Rung(rung_plan.mechanism, attachment))
             attachment.attach()
-            # the reason of the first, better mechanism says more than that of the last resort
+            # the first, better mechanism's reason has more information than the last resort's
             refusals = {i: refusals.get(i, why) for i, why in attachment.refusals.items()}
         done = Attached(tuple(rungs), (*plan.unfit, *refusals.values()))
         if not done.count and not context.stopping():
@@ -77,7 +77,7 @@ def attach(plan: AttachPlan, context: AttachContext) -> Attached:
 
 
 def since(misses: Sequence[Miss], before: Sequence[Miss]) -> list[Miss]:
-    """Of ``misses`` those that were not counted ``before`` already."""
+    """Return the elements of ``misses`` that were not already counted in ``before``."""
     old: Counter[tuple[Function | None, str]] = Counter()
     for miss in before:
         old[miss.function, miss.what] += miss.count

@@ -21,31 +21,31 @@ from retsnoop_py.libbpf import links
 from retsnoop_py.libbpf.object import FdLink, Link
 from retsnoop_py.mechanism import Mechanism
 
-#: A function of kernels whose fprobe has a pool of hooks (5.18-6.13; 4346ba160409 did without).
+#: A function of kernels with a pool of hooks in fprobe (5.18-6.13; 4346ba160409 removed it).
 _POOL_USER = "fprobe_exit_handler"
-#: Hooks a link has at the least: threads that may sleep in its functions. Some 80 bytes each.
+#: Minimum number of hooks per link: threads that may sleep in its functions. Some 80 bytes each.
 _HOOKS = 4096
 
-#: Why calls are missed.
+#: Reasons for missed calls.
 TRAMPOLINE_BUSY = "retsnoop-py's BPF program was already running on that CPU"
 KPROBE_BUSY = "a BPF program was running, or a BPF map was being changed, on that CPU"
 NO_HOOK = "the kernel could not hook more returns, or another probe was being handled"
 
-#: The whole mechanism is missing, not one function unfit.
+#: Errors of a missing mechanism, rather than an unsuitable function.
 _ABSENT = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EACCES})
 
 
 class MultiAttachment(ABC):
     """Functions ``ids`` of ``plan``, attached by as few links as the kernel allows.
 
-    The kernel takes all functions of a link or none, so a set it refuses is halved until the
-    functions at fault are alone; they are left out. The same halving serves ENOMEM, which
+    The kernel accepts all functions of a link or none. A rejected set is halved until the
+    unsuitable functions are alone; they are skipped. The same halving handles ENOMEM, which
     6.7-6.11 return for large sets because of a limit in their object pool (4bbd93455659, lifted by
     aff1871bfc81).
     """
 
     mechanism: ClassVar[Mechanism]
-    #: Why a program of its links is not run for a call.
+    #: Why the kernel skips a program of its links for a call.
     busy: ClassVar[str]
 
     def __init__(self, plan: AttachPlan, ids: Sequence[int], context: AttachContext) -> None:
@@ -60,14 +60,14 @@ class MultiAttachment(ABC):
     @classmethod
     @abstractmethod
     def trial(cls, features: Features, /) -> int | str:
-        """Attach something for an instant; see :class:`~retsnoop_py.attach.plan.Attachment`."""
+        """Attach a function for an instant; see :class:`~retsnoop_py.attach.plan.Attachment`."""
 
     @abstractmethod
     def _link(self, ids: Sequence[int]) -> Sequence[Link | FdLink]:
-        """Attach the functions ``ids`` together; raises BpfError, leaving nothing attached."""
+        """Attach the functions ``ids`` together; raises BpfError, then none is attached."""
 
     def attach(self) -> None:
-        """Attach; raises UnavailableError where the kernel lacks the mechanism altogether."""
+        """Attach; raises UnavailableError if the kernel lacks the mechanism altogether."""
         pending = [self._ids]
         while pending and not self._context.stopping():
             ids = pending.pop()
@@ -89,7 +89,7 @@ class MultiAttachment(ABC):
             self._context.progress(self._done, len(self._ids))
 
     def _try(self, ids: Sequence[int]) -> int:
-        """Attach ``ids`` together; 0 or the errno that refused them."""
+        """Attach ``ids`` together; return 0 or the errno of the rejection."""
         try:
             self._links += self._link(ids)
         except BpfError as error:
@@ -97,7 +97,7 @@ class MultiAttachment(ABC):
         return 0
 
     def misses(self) -> list[Miss]:
-        """Calls the kernel did not hand to our programs."""
+        """Return calls for which the kernel did not run our programs."""
         counts = (
             (self._program_misses(), self.busy, True),
             (self._link_misses(), NO_HOOK, False),
@@ -105,7 +105,7 @@ class MultiAttachment(ABC):
         return [Miss(None, count, what, told) for count, what, told in counts if count]
 
     def _program_misses(self) -> int:
-        """A call may be missed at its entry, its return or both: the worse of the two counts."""
+        """Return the larger count of missed entries and missed returns: a call may miss both."""
         programs = map(self._context.obj.program, self.mechanism.row.programs)
         return max(map(links.unrun, programs))
 
@@ -121,24 +121,24 @@ class MultiAttachment(ABC):
 
 
 class FprobeAttachment(MultiAttachment):
-    """What the two kinds of fprobe links have in common."""
+    """The common part of the two kinds of fprobe links."""
 
     busy = KPROBE_BUSY
 
     @classmethod
     def trial(cls, _: Features) -> int | str:
-        """Hooks nothing: see ``rsn_try_kprobe_multi`` of ``src/native/attach.h``."""
+        """Test without hooking: see ``rsn_try_kprobe_multi`` of ``src/native/attach.h``."""
         return links.kprobe_multi(session=cls.mechanism is Mechanism.KPROBE_SESSION)
 
     def _link_misses(self) -> int:
         return sum(links.unhooked(link.fd) for link in self._links)
 
     def _targets(self, ids: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Addresses and cookies for a link that has enough hooks.
+        """Return addresses and cookies for a link with enough hooks.
 
-        Until 6.13 a link has a pool of two return hooks per CPU and address: for few functions
-        too few, as soon as many threads sleep in them. The kernel counts an address as often as
-        it is given, and hooks it once.
+        Until 6.13 a link has a pool of two return hooks per CPU and address. With few functions,
+        that is not enough if many threads sleep in them. The kernel counts an address as often as
+        it is given, but hooks it once.
         """
         times = 1
         if self._has_pool:
@@ -158,8 +158,8 @@ class KprobeMultiAttachment(FprobeAttachment):
     def _link(self, ids: Sequence[int]) -> list[Link]:
         """Attach both sides.
 
-        The entry link comes first: the kernel calls the handlers of an address newest first,
-        so the entry program runs when the return is hooked and can tell if it is not.
+        The entry link comes first: the kernel calls the handlers of an address newest first. Then
+        the return is already hooked when the entry program runs, and it can detect a missing hook.
         """
         addresses, cookies = self._targets(ids)
         entry = self._context.obj.program("rsn_multi_entry")
@@ -174,7 +174,7 @@ class KprobeMultiAttachment(FprobeAttachment):
 
 
 class KprobeSessionAttachment(FprobeAttachment):
-    """kprobe.session: one link whose program sees entries and returns."""
+    """kprobe.session: a link with a program for both entries and returns."""
 
     mechanism = Mechanism.KPROBE_SESSION
 
@@ -185,14 +185,14 @@ class KprobeSessionAttachment(FprobeAttachment):
 
 
 class FsessionMultiAttachment(MultiAttachment):
-    """fsession.multi: one link, which finds functions by their BTF ids."""
+    """fsession.multi: a link that finds functions by their BTF ids."""
 
     mechanism = Mechanism.FSESSION_MULTI
     busy = TRAMPOLINE_BUSY
 
     @classmethod
     def trial(cls, features: Features) -> int | str:
-        """Hooks ``vfs_read`` for an instant."""
+        """Hook ``vfs_read`` for an instant."""
         return links.fsession_multi(features.btf_id or 0)
 
     def _link(self, ids: Sequence[int]) -> list[FdLink]:

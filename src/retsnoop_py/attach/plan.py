@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What will be attached and how: values, made without attaching anything."""
+"""The plan of attachments: pure values, made without attaching."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _REASONS = {
 
 
 class Refusal(Value):
-    """A function that is not attached, and why, in words.
+    """A function that is not attached, and the reason as text.
 
-    ``errno`` is what the kernel said, positive; 0 if it was not asked.
+    ``errno`` is the kernel's error, positive; 0 if the kernel did not decide.
     """
 
     function: Function
@@ -45,25 +45,25 @@ class Refusal(Value):
 
 
 def refused(function: Function, errno: int) -> Refusal:
-    """The refusal of ``function`` by the kernel with ``errno`` (positive)."""
+    """Return the refusal of ``function`` by the kernel with ``errno`` (positive)."""
     name = errno_name(errno)
     words = _REASONS.get(errno)
     return Refusal(function, f"{words} (-{name})" if words else f"-{name}", errno)
 
 
 class RungPlan(Value):
-    """The functions, by id, that are for ``mechanism`` to take."""
+    """The functions, by id, that ``mechanism`` is to attach."""
 
     mechanism: Mechanism
     ids: tuple[int, ...]
 
 
 class AttachPlan(Value):
-    """Functions in the order of their ids, and who is to take them, best mechanism first.
+    """Functions in the order of their ids, and their planned mechanisms, best first.
 
-    What one rung finds the kernel refusing is for the next one, which may have nothing planned.
-    ``passed_over`` tells why better mechanisms are not used, ``unfit`` which functions none of
-    the rungs can take.
+    If the kernel rejects functions of a rung, the next rung tries them; that rung may have no
+    planned functions. ``passed_over`` explains why better mechanisms are not used, ``unfit``
+    contains functions that none of the rungs can attach.
     """
 
     functions: Sequence[Function]
@@ -78,24 +78,24 @@ class AttachPlan(Value):
 
     @property
     def files(self) -> int:
-        """Descriptors that attaching takes at the most."""
+        """The maximum number of descriptors that attaching needs."""
         return max((one.row.files(len(self.functions)) for one in self.mechanisms), default=0)
 
     def addresses(self, ids: Iterable[int]) -> list[int]:
-        """The addresses of functions."""
+        """Return the addresses of functions."""
         addresses = FunctionTable.of(self.functions).addresses
         return [addresses[i] for i in ids]
 
     def cookies(self, ids: Iterable[int]) -> list[int]:
-        """What the BPF side knows of functions: id below, flags above (records.h)."""
+        """Return the cookies of functions for the BPF side: id below, flags above (records.h)."""
         flags = FunctionTable.of(self.functions).flags
         return [i | flags[i] << 32 for i in ids]
 
 
 class Miss(Value):
-    """Calls that a mechanism did not see; ``function`` is None where it cannot say whose.
+    """Calls that a mechanism missed; ``function`` is None if it is unknown.
 
-    ``told``: a session that is concerned tells it itself, or there can be none.
+    ``told``: the affected session reports the miss itself, or no session is affected.
     """
 
     function: Function | None
@@ -107,50 +107,50 @@ class Miss(Value):
 class Attachment(Protocol):
     """Functions attached by one mechanism."""
 
-    #: What the kernel refused, by function id.
+    #: Functions that the kernel rejected, by id.
     refusals: dict[int, Refusal]
 
     def __init__(self, plan: AttachPlan, ids: Sequence[int], context: AttachContext) -> None:
-        """Functions ``ids`` of ``plan``, which :meth:`attach` is to attach."""
+        """Prepare functions ``ids`` of ``plan``, which :meth:`attach` is to attach."""
         ...
 
     @classmethod
     def trial(cls, features: Features, /) -> int | str:
-        """Whether the mechanism works here, by trying: 0 if so, else an errno or the reason."""
+        """Test if the mechanism works here: return 0 if so, else an errno or the reason."""
         ...
 
     @property
     def attached(self) -> int:
-        """How many functions are attached."""
+        """The number of attached functions."""
         ...
 
     def attach(self) -> None:
-        """Attach what can be; what the kernel refuses is in ``refusals``.
+        """Attach all functions; rejected ones are in ``refusals``.
 
-        Stops early when the run is stopping. Raises UnavailableError where the kernel turns
-        out to lack the mechanism.
+        Stops early when the run is stopping. Raises UnavailableError if the kernel turns out to
+        lack the mechanism.
         """
         ...
 
     def misses(self) -> list[Miss]:
-        """Calls not seen until now, as far as the kernel counts them; before detaching."""
+        """Return the calls missed so far, if the kernel counts them. Call it before detaching."""
         ...
 
     def detach(self, context: AttachContext) -> None:
-        """Detach everything. Idempotent."""
+        """Detach all. Idempotent."""
         ...
 
 
-#: Called now and then with (functions done, functions in all).
+#: Called from time to time with (functions done, total number of functions).
 ProgressCallback = Callable[[int, int], None]
 
 
 class AttachContext(Value):
-    """What a mechanism may ask while it works.
+    """The context in which a mechanism works.
 
-    ``system_changes``: system-wide settings may be changed for a moment. ``argument_counts``: how
-    many arguments are captured of each function, by its id; empty if none are; ``probe_counts``:
-    the same of injected probes.
+    ``system_changes``: system-wide settings may be changed for a moment. ``argument_counts``: the
+    number of captured arguments of each function, by its id; empty if none are captured;
+    ``probe_counts``: the same for injected probes.
     """
 
     obj: BpfObject
@@ -164,22 +164,22 @@ class AttachContext(Value):
 
 
 class Fitness(Protocol):
-    """Says of functions, before the kernel is asked, that a mechanism cannot take them."""
+    """Finds functions that a mechanism cannot attach, before the kernel rejects them."""
 
     def unfit(self, mechanism: Mechanism, ids: Iterable[int]) -> dict[int, str]:
-        """Why ``mechanism`` cannot take functions, by their ids; the others are left out."""
+        """Return why ``mechanism`` cannot attach functions, by id; others are not included."""
         ...
 
 
 class Verdicts(Protocol):
-    """Knows what works here: :class:`~retsnoop_py.attach.features.Features`."""
+    """The working mechanisms here: :class:`~retsnoop_py.attach.features.Features`."""
 
     def verdict(self, mechanism: Mechanism) -> Verdict:
-        """Whether ``mechanism`` works, and why not."""
+        """Return whether ``mechanism`` works, and why not."""
         ...
 
     def require(self, mechanism: Mechanism) -> None:
-        """Raise UnavailableError unless it does."""
+        """Raise UnavailableError unless ``mechanism`` works."""
         ...
 
     def require_any(self) -> None:
@@ -192,8 +192,8 @@ def make_plan(
 ) -> AttachPlan:
     """Plan to attach ``functions`` by ``mechanism`` alone, or by the best ones that work.
 
-    Tries mechanisms on the kernel until it has as many as it needs. Raises UnavailableError
-    where a forced mechanism, or every one, is missing.
+    The function tests mechanisms on the kernel until it has enough. Raises UnavailableError if a
+    forced mechanism, or every mechanism, is missing.
     """
     if mechanism is not Mechanism.AUTO:
         features.require(mechanism)
@@ -221,7 +221,7 @@ def make_plan(
 
 
 def slow_attach(plan: AttachPlan, root: Path = Path("/")) -> str | None:
-    """What to tell before attaching ``plan``; None if it is done soon."""
+    """Return a warning before attaching ``plan``; None if attaching is fast."""
     for rung in plan.rungs:
         row, count = rung.mechanism.row, len(rung.ids)
         if count > row.quick:
@@ -238,7 +238,7 @@ def slow_attach(plan: AttachPlan, root: Path = Path("/")) -> str | None:
 
 
 def _has_ibt(root: Path) -> bool:
-    """Whether the CPU tracks indirect branches and the kernel makes use of it."""
+    """Return True if the CPU tracks indirect branches and the kernel uses this."""
     try:
         with (root / "proc/cpuinfo").open() as lines:
             flags = next((line for line in lines if line.startswith("flags")), "")

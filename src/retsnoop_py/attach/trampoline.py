@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a BPF trampoline has to know of a function, and what speaks against calling one from it."""
+"""Function signatures for BPF trampolines, and reasons why one cannot call a function."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class SignatureFlags:
 class Signature(NamedTuple):
     """Parameters, the 8-byte slots they fill, ``flags``, bytes of the result.
 
-    ``namesakes``: how many functions of its image have the function's name, itself included.
+    ``namesakes``: the number of functions in its image with the function's name, including itself.
     """
 
     params: int
@@ -39,7 +39,7 @@ class Signature(NamedTuple):
 
 
 def read_signatures(facts: KernelFacts, functions: Sequence[Function]) -> dict[int, Signature]:
-    """The signatures of those ``functions`` that BTF knows, by address."""
+    """Return the signatures of ``functions``, by address, as far as BTF has them."""
     by_module: dict[str | None, list[Function]] = {}
     for function in functions:
         if function.btf_id is not None:
@@ -85,7 +85,7 @@ _SLEEPERS = (
 
 
 class Trampolines:
-    """What BTF and the symbol list say about ``functions``, read once for all of them."""
+    """The facts about ``functions`` in BTF and the symbol list, read once for all functions."""
 
     def __init__(self, facts: KernelFacts, functions: Sequence[Function]) -> None:
         self._facts = facts
@@ -96,14 +96,14 @@ class Trampolines:
         return self._facts.kallsyms.address_of(_SLEEP_FIX) is not None
 
     def flaw(self, function: Function) -> str | None:
-        """Why no trampoline can call ``function``; None if nothing speaks against it."""
+        """Return why no trampoline can call ``function``; None if a trampoline can."""
         signature = self._signatures.get(function.address)
         if signature is None:
             return "finds functions by BTF, and BTF does not contain this one"
         return self._flaw_of(signature) or self._danger(function)
 
     def _flaw_of(self, signature: Signature) -> str | None:
-        # From a BTF id the kernel goes to the first symbol of that name, which may be another.
+        # From a BTF id the kernel goes to the first symbol of that name, which may be another one.
         if signature.namesakes != 1:
             return f"cannot tell apart the {signature.namesakes} symbols of this name"
         if signature.params > _MOST_PARAMS:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The command to trace: started early, held until everything is attached, then let go.
+"""The command to trace: started early, held until all probes are attached, then released.
 
-The child is forked before any kernel fact is read, so it is small; it waits in read(2) on a
-pipe. Only when its process id is in the tree filter and all probes are attached does it
-exec, so nothing it does escapes and nothing of ours is taken for its work. What it inherits is
-what we were given, in every run of it (:mod:`retsnoop_py.capture.inherited`). With ``--user`` the
-rights are given up before it waits, and it gets a session, a terminal
-(:mod:`retsnoop_py.capture.own_session`) and an environment of its own.
+The child is forked before any kernel fact is read, so it is small. It waits in read(2) on a pipe.
+retsnoop-py puts its process id into the tree filter and attaches all probes; only then the child
+calls exec. Therefore no action of the command is missed, and no action of retsnoop-py is taken for
+the command's. In every run, the command inherits the state that retsnoop-py got from its own caller
+(:mod:`retsnoop_py.capture.inherited`). With ``--user``, the child gives up its rights before it
+waits, and gets its own session, terminal (:mod:`retsnoop_py.capture.own_session`) and environment.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from retsnoop_py.cause.reason import Reason
 
 
-#: Variables of the caller that the command of another user gets; others may hold secrets.
+#: Variables of the caller that another user's command gets; others may hold secrets.
 _KEPT = re.compile(r"PATH|TERM|LANG|LANGUAGE|LC_\w+")
 
 
 class User(Value):
-    """A user as passwd and group know it; ``groups`` are all of them, the first its own."""
+    """A user from the passwd and group databases; ``groups`` are all the user's groups."""
 
     name: str
     uid: int
@@ -61,14 +61,14 @@ class User(Value):
     shell: str
 
     def become(self) -> None:
-        """Take the user's ids and groups, for good. Raises OSError where we may not."""
+        """Take the user's ids and groups, irrevocably. Raises OSError if not permitted."""
         os.setgroups(self.groups)
         os.setresgid(self.gid, self.gid, self.gid)
         os.setresuid(self.uid, self.uid, self.uid)
 
     @property
     def environment(self) -> dict[str, str]:
-        """The variables that say who somebody is."""
+        """The variables that identify the user."""
         return {
             "HOME": self.home,
             "SHELL": self.shell,
@@ -78,16 +78,16 @@ class User(Value):
         }
 
     def environment_of(self, caller: dict[str, str], *, keep: bool) -> dict[str, str]:
-        """The environment of this user's command, as sudo's env_reset makes it.
+        """Return the environment of this user's command, like sudo's env_reset.
 
-        ``keep``: with all variables of the caller.
+        ``keep``: include all variables of the caller.
         """
         kept = {key: text for key, text in caller.items() if keep or _KEPT.fullmatch(key)}
         return {**kept, **self.environment}
 
 
 def find_user(name: str) -> User:
-    """The user of that name, or of that number. Raises InputError if there is none."""
+    """Return the user with this name or number. Raises InputError for an unknown user."""
     try:
         known = pwd.getpwnam(name)
     except KeyError:
@@ -111,17 +111,17 @@ def _by_number(text: str) -> pwd.struct_passwd:
         ) from None
 
 
-#: Seconds a child may take to end by itself after Ctrl-C before the signal is passed on.
+#: Seconds that a child may take to end after Ctrl-C before the signal is passed on.
 _GRACE = 0.5
-#: Seconds between looks at whether a command has ended.
+#: Seconds between checks for the end of a command.
 _POLL = 0.05
 
 
 def resolve(command: Sequence[str]) -> str:
-    """The path of the program to run; raises CommandNotFound or CommandNotExecutable.
+    """Return the path of the program; raises CommandNotFound or CommandNotExecutable.
 
-    The search happens here and not in execvp(3): its failed attempts along PATH would show
-    up as errors of the traced command.
+    execvp(3) is not used for the search: its failed attempts along PATH would appear as errors of
+    the traced command.
     """
     import shutil
 
@@ -158,7 +158,7 @@ def resolve(command: Sequence[str]) -> str:
 
 
 def _advice(found: Reason | None) -> tuple[str]:
-    """The hint for an error: what was found, and what to change."""
+    """Return the hint of an error: the finding, and what to change."""
     if found is None:
         return ("check the spelling, or give its path after --",)
     return ("; ".join([found.text, *found.advice]).replace(".;", ".").removesuffix("."),)
@@ -175,11 +175,12 @@ def _out_of_reach(path: str) -> bool:
 
 
 def _resolve_as(user: User, command: Sequence[str]) -> str:
-    """:func:`resolve` with another user's rights, by a child that has no others.
+    """Return the path from :func:`resolve` with another user's rights, in a child process.
 
-    Raises what that raises, and PrivilegeError where we may not become the user.
+    Raises the errors of :func:`resolve`, and PrivilegeError if this process may not become the
+    user.
     """
-    # the user may not be able to read our modules and their tables
+    # import now: the user may be unable to read retsnoop-py's modules and tables
     import shutil  # noqa: F401
 
     from retsnoop_py.cause.reasons import load_tables
@@ -205,7 +206,7 @@ def _resolve_as(user: User, command: Sequence[str]) -> str:
 
 
 def _search_as(user: User, command: Sequence[str], given: Inherited, writer: int) -> NoReturn:
-    """In the child: write what :func:`resolve` found or raised."""
+    """In the child: write the result or the error of :func:`resolve`."""
     answer: tuple[str, ...] = ("", "the search failed", "")
     try:
         given.hand_down()
@@ -222,7 +223,7 @@ def _search_as(user: User, command: Sequence[str], given: Inherited, writer: int
 
 
 def _pipe(stack: ExitStack) -> tuple[int, int]:
-    """A pipe that ``stack`` closes, as where fork(2) fails."""
+    """Return a pipe that ``stack`` closes, for example if fork(2) fails."""
     ends = os.pipe()
     for one in ends:
         stack.callback(os.close, one)
@@ -232,11 +233,11 @@ def _pipe(stack: ExitStack) -> tuple[int, int]:
 class Command:
     """A child process that is held at its start.
 
-    ``aside``: what it writes to standard output goes to standard error, for ours has to hold
-    nothing else. ``quiet``: a further run, which reads and writes /dev/null. ``user``: whose
-    rights it has, ours without; ``keep_env``: with our whole environment. ``program`` is the path
-    of its file, symbolic links followed. A context manager: leaving it never leaves a held child
-    behind.
+    ``aside``: its standard output goes to standard error, so that standard output contains only the
+    output of retsnoop-py. ``quiet``: a further run, which reads and writes /dev/null. ``user``: run
+    with this user's rights, by default with those of retsnoop-py; ``keep_env``: keep the whole
+    environment. ``program`` is the path of the program's file with symbolic links resolved. A
+    context manager: at its end, no held child remains.
     """
 
     def __init__(
@@ -270,7 +271,7 @@ class Command:
             stack.pop_all()
         os.close(go_read)
         os.close(failure_write)
-        #: Whether it was let go.
+        #: True once the command was released.
         self.is_released = False
         self._status: int | None = None
 
@@ -284,7 +285,7 @@ class Command:
         os.close(self._failure)
 
     def _fork(self, child: Callable[[], NoReturn]) -> int:
-        """Start ``child`` in a process; another user's never gets our terminal."""
+        """Start ``child`` in a process; another user's process never gets the caller's terminal."""
         user = self._user
         if user is not None and not self._quiet:
             from retsnoop_py.capture import own_session
@@ -301,21 +302,21 @@ class Command:
         return pid
 
     def _child(self, path: str, given: Inherited, go: int, failure: int) -> NoReturn:
-        """In the child: wait for the word, then become the command."""
+        """In the child: wait for the release, then become the command."""
         try:
             given.hand_down()
             variables = environment()
             if self._aside:
                 os.dup2(2, 1)
             if self._quiet:
-                # input that the first run has read, or a question that is not shown
+                # the first run has read the input, and a question would not be shown
                 nowhere = os.open(os.devnull, os.O_RDWR)
                 for number in range(3):
                     os.dup2(nowhere, number)
                 if nowhere > 2:
                     os.close(nowhere)
             if self._user:
-                # as sudo does: root's shell may have its terminal, or a secret, open there
+                # like sudo: root's shell may have its terminal, or a secret, open there
                 close_all_but(0, 1, 2, go, failure)
                 self._user.become()
                 variables = self._user.environment_of(variables, keep=self._keep_env)
@@ -329,7 +330,7 @@ class Command:
             os._exit(127)
 
     def release(self) -> None:
-        """Let the command run; raises CommandNotExecutable if the kernel refuses to exec it."""
+        """Let the command run; raises CommandNotExecutable if the kernel rejects its execution."""
         self.is_released = True
         try:
             os.write(self._go, b"!")
@@ -363,28 +364,28 @@ class Command:
         return self._status is not None
 
     def ended(self) -> bool:
-        """Whether the command itself (not its descendants) has ended."""
+        """Return True if the command itself (not its descendants) has ended."""
         return self._reap(os.WNOHANG)
 
     @property
     def exit_status(self) -> int:
-        """Its exit status, 128+N if signal N killed it; valid once :meth:`ended`."""
+        """The command's exit status, 128+N if signal N killed it; valid after :meth:`ended`."""
         if self._status is None:
             raise RetsnoopError("the command is still running")
         return self._status if self._status >= 0 else 128 - self._status
 
     def wait(self, stopping: Callable[[], bool]) -> None:
-        """Wait for the end of a command that is traced no more, or until ``stopping()``."""
+        """Wait for the end of a command after tracing, or until ``stopping()``."""
         while not self.ended() and not stopping():
             time.sleep(_POLL)
 
     def wait_after(self, number: int, asked: Callable[[], int] = lambda: 1) -> bool:
-        """Wait for the end after signal ``number`` stopped the trace; False: it is left alone.
+        """Wait for the end after signal ``number`` stopped the trace; False: it still runs.
 
-        A Ctrl-C on the terminal reached the child as well; one sent to us alone did not, so
-        a child that is still there after a moment gets it passed on. One that does not end by
-        that, which is said, is waited for until somebody asks for the second time: ``asked()``
-        tells how often that was.
+        A Ctrl-C on the terminal also reached the child; a signal to retsnoop-py alone did not. If
+        the child still runs after a moment, it gets the signal, too. If the child does not end
+        then, retsnoop-py prints a message and waits for the second request: ``asked()`` returns the
+        number of requests.
         """
         deadline = time.monotonic() + _GRACE
         passed_on = said = False
@@ -406,18 +407,18 @@ class Command:
         return True
 
     def _pass_on(self, number: int) -> None:
-        """Send a signal that reached us to the command, where it did not reach that as well."""
+        """Pass a signal on to the command, unless the command got it as well."""
         if number != signal.SIGINT:
             os.kill(self.pid, number)
         elif self._user is not None and not (self._terminal and self._terminal.is_typed_into):
-            # Ctrl-C is for all that the command has started, and its session is not ours
+            # Ctrl-C is for all the command's processes, and they have their own session
             os.killpg(self.pid, number)
         elif not _in_foreground():
             os.kill(self.pid, number)
 
 
 def _in_foreground() -> bool:
-    """Whether our process group is the terminal's, and so gets its Ctrl-C as a whole."""
+    """Return True if this process group gets the terminal's Ctrl-C as a whole."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the programs are told: of this kernel, of what the user asked for, and of each function.
+"""Configure the BPF programs for this kernel, the user's settings, and each function.
 
-Before the load: which programs there are, how large the maps are, and read-only data, by which the
-verifier drops what is not used. After it: what the maps hold. That includes what to capture of
-each function's arguments, and with ``--debug bpf`` what functions are called: the programs then
-log every traced call and return to the kernel's trace_pipe.
+Before the load: the choice of programs, the sizes of maps, and read-only data. The verifier removes
+code that the read-only data disables. After the load: the contents of maps, such as the arguments
+to capture of each function. With ``--debug bpf`` the maps also contain function names: the programs
+then log every traced call and return to the kernel's trace_pipe.
 """
 
 from __future__ import annotations
@@ -45,33 +45,33 @@ __all__ = [
 ]
 
 _COMM_LEN = 16
-#: Sessions in a bucket of their table (table.bpf.h).
+#: Sessions per bucket of their table (table.bpf.h).
 _BUCKET_SIZE = 8
-#: So much data in the ring wakes its reader, which comes by ten times a second anyway.
+#: Amount of data in the ring that wakes its reader. The reader also checks ten times a second.
 _WAKE_BYTES = 256 << 10
-#: What kretprobes return through, newest kernels first (6.0, 5.16).
+#: Symbols through which kretprobes return, newest kernels first (6.0, 5.16).
 _RETURN_HOOKS = ("arch_rethook_trampoline", "__kretprobe_trampoline")
-#: The same for kprobe.multi, where fprobe hooks by itself; since 6.14 (4346ba160409) it does so
-#: through the function graph tracer, after our entry program has run.
+#: The symbol for kprobe.multi if fprobe hooks returns itself. Since 6.14 (4346ba160409) fprobe uses
+#: the function graph tracer, after our entry program has run.
 _FPROBE_HOOKS = "fprobe_exit_handler"
 _STACK_BYTES = 16 << 10
-#: The kernel counts the calls that it keeps from programs, and where on each CPU can be found:
-#: RSN_MISS_PROGRAMS and RSN_MISS_CPUS of misses.bpf.h. Of those on perf events it does since 6.7.
+#: The kernel counts the calls that it does not run programs for. RSN_MISS_PROGRAMS and
+#: RSN_MISS_CPUS of misses.bpf.h limit the counters found. Programs on perf events count since 6.7.
 _MOST_COUNTED, _MOST_CPUS = 4, 4096
 COUNTED_BY = "rsn_find_misses"
-#: What a run may ask for that every call pays for: with none of it the run is ``plain``.
+#: Options that cost time in every call: a run without them is ``plain``.
 _EXTRAS = (
     *("emit_success", "emit_calls", "emit_interim", "use_lbr"),
     *("capture_args", "emit_paths", "debug_log", "keep_call_sites"),
 )
 TREE_PROGRAM, EXIT_PROGRAM = "rsn_task_fork", "rsn_task_exit"
 TASK_PROGRAMS = (EXIT_PROGRAM, "rsn_task_free", TREE_PROGRAM)
-#: Machines for which the objects ask atomic additions for what was there before (table.bpf.h).
+#: Machines with objects that use the result of atomic additions (table.bpf.h).
 _FETCHING = frozenset({"aarch64"})
 
 
 class Asked(Value):
-    """What a run is to trace, and what its kernel can do."""
+    """The inputs of a run: the functions to trace, the settings, and the kernel's features."""
 
     plan: AttachPlan
     settings: Settings
@@ -83,28 +83,28 @@ class Asked(Value):
 
     @property
     def has_fetch(self) -> bool:
-        """Whether atomic additions can give what was there before."""
+        """True if atomic additions can return the previous value."""
         return self.facts.machine not in _FETCHING or self.features.atomic_result
 
     @property
     def has_kfuncs(self) -> bool:
-        """Whether programs may call kernel functions."""
+        """True if programs may call kernel functions."""
         return self.features.kfuncs
 
     @property
     def by_address(self) -> bool:
-        """Whether a mechanism tells functions by their addresses."""
+        """True if a mechanism identifies functions by their addresses."""
         return any(mechanism.row.by_address for mechanism in self.plan.mechanisms)
 
     @property
     def task_programs(self) -> tuple[str, ...]:
-        """Those that follow threads: forks count only below a command."""
+        """The programs that follow threads. Forks matter only below a command."""
         every = bool(self.settings.command)
         return tuple(name for name in TASK_PROGRAMS if every or name != TREE_PROGRAM)
 
     @property
     def probe_programs(self) -> set[str]:
-        """Those of injected probes."""
+        """The programs of injected probes."""
         if not self.probes:
             return set()
         from retsnoop_py.attach.injected import programs_of
@@ -113,9 +113,9 @@ class Asked(Value):
 
     @property
     def counted(self) -> list[str]:
-        """The programs whose missed calls sessions are told of.
+        """The programs that report their missed calls in sessions.
 
-        None without the BPF JIT: Linux 7.x does not interpret the program that finds the counts.
+        Empty without the BPF JIT: Linux 7.x does not interpret the program that finds the counters.
         """
         if not self.facts.program_counts or JIT.is_off(self.facts.root):
             return []
@@ -130,9 +130,9 @@ class Asked(Value):
 
 
 def configure(obj: BpfObject, asked: Asked, *, is_perf: bool) -> None:
-    """Before the load; ``is_perf``: events go through a perf buffer.
+    """Configure the object before the load; ``is_perf``: events go through a perf buffer.
 
-    Raises UsageError where maps would be larger than any sane machine has room for.
+    Raises UsageError if maps would be unreasonably large.
     """
     _choose_programs(obj, asked)
     _configure_misses(obj, asked)
@@ -144,7 +144,7 @@ def configure(obj: BpfObject, asked: Asked, *, is_perf: bool) -> None:
 
 
 def fill(obj: BpfObject, asked: Asked, filters: FilterSettings) -> None:
-    """After the load; ``filters`` have the kernel's ids of processes."""
+    """Fill the maps after the load; ``filters`` contain the kernel's process ids."""
     _find_misses(obj, asked.counted)
     _fill_filters(obj, filters)
     _fill_extras(obj, asked)
@@ -230,11 +230,11 @@ def _configure_settings(obj: BpfObject, settings: Settings, *, is_perf: bool) ->
 
 
 def ring_bytes(wanted: int) -> int:
-    """``wanted`` bytes as the kernel takes them: a power of two, a page at the least."""
+    """Return ``wanted`` rounded up to a power of two, and to a page at least."""
     return max(4096, 1 << (wanted - 1).bit_length())
 
 
-#: By what a program learns which probe is being handled, where no helper tells (before 5.15).
+#: Kernel variables that identify the current probe, for kernels without a helper (before 5.15).
 _CURRENT_PROBE = {
     "current_kprobe": "current_kprobe_addr",
     "__per_cpu_offset": "per_cpu_offset_addr",
@@ -242,7 +242,7 @@ _CURRENT_PROBE = {
 
 
 def _configure_probes(obj: BpfObject, asked: Asked) -> None:
-    """What the programs have to know of this kernel."""
+    """Configure the properties of this kernel."""
     features, facts = asked.features, asked.facts
     obj.set_global(".rodata", "has_fetch", int(asked.has_fetch))
     obj.set_global(".rodata", "stack_places", _stack_bytes(facts) // 8)
@@ -255,7 +255,7 @@ def _configure_probes(obj: BpfObject, asked: Asked) -> None:
 
 
 def _configure_extras(obj: BpfObject, asked: Asked) -> None:
-    """Before load: what only some runs have: arguments, ways through functions, messages, a log."""
+    """Configure optional parts before the load: arguments, paths, messages, a log."""
     settings, captures = asked.settings, asked.captures
     sessions = settings.bpf.sessions_size
     if captures is not None:
@@ -271,7 +271,7 @@ def _configure_extras(obj: BpfObject, asked: Asked) -> None:
 
 
 def _fill_extras(obj: BpfObject, asked: Asked) -> None:
-    """After load: what belongs to each function."""
+    """Fill the maps with data per function, after the load."""
     if asked.settings.debug_bpf:
         _fill_log(obj, asked.plan.functions)
     if asked.captures is not None:
@@ -283,7 +283,7 @@ def _fill_extras(obj: BpfObject, asked: Asked) -> None:
 def _configure_function_ids(
     obj: BpfObject, plan: AttachPlan, features: Features, facts: KernelFacts
 ) -> None:
-    """How a probe learns which function fired: a cookie, or an address looked up in a hash."""
+    """Choose how a probe identifies its function: a cookie, or an address in a hash map."""
     obj.map("ip_to_cookie").set_max_entries(max(len(plan.functions), 1))
     obj.set_global(".rodata", "has_cookie", int(features.cookie))
     obj.set_global(".rodata", "has_func_ip", int(features.func_ip))
@@ -302,7 +302,7 @@ def _configure_function_ids(
 
 
 def _tell_return_hooks(obj: BpfObject, facts: KernelFacts) -> None:
-    """What stands in for a return address, by which a probe sees that its return is caught."""
+    """Set the addresses that replace a return address when the kernel hooks the return."""
     find = facts.kallsyms.address_of
     hook = next(filter(None, map(find, _RETURN_HOOKS)), 0)
     obj.set_global(".rodata", "graph_hook", find("return_to_handler") or 0)
@@ -311,7 +311,7 @@ def _tell_return_hooks(obj: BpfObject, facts: KernelFacts) -> None:
 
 
 def _stack_bytes(facts: KernelFacts) -> int:
-    """``THREAD_SIZE`` of x86-64 and arm64: twice as much for KASAN, no less than a page."""
+    """Return ``THREAD_SIZE`` of x86-64 and arm64: doubled for KASAN, at least a page."""
     kasan = facts.kallsyms.address_of("__asan_load8_noabort") is not None
     return max(_STACK_BYTES << kasan, os.sysconf("SC_PAGE_SIZE"))
 
@@ -351,23 +351,22 @@ def _fill_filters(obj: BpfObject, filters: FilterSettings) -> None:
             obj.map(name).update(key, value)
 
 
-#: An item tells its size in 16 bits, its header included.
+#: An item stores its size in 16 bits, including its header.
 _MOST = 65_000
-#: Bytes an item can have besides what the limits count: ARGS_HEAD of args.bpf.h, the value of the
-#: last argument, and padding.
+#: Bytes of an item beyond the limits: ARGS_HEAD of args.bpf.h, the value of the last argument, and
+#: padding.
 _BESIDES = 80 + 16 + 8
-#: Bytes of kernel memory the logs of all sessions may take.
+#: Bytes of kernel memory the logs of all sessions may use.
 _MOST_MEMORY = 1 << 30
 
 
 def configure_arguments(
     obj: BpfObject, settings: ArgSettings, plan: AttachPlan, sessions: int, probes: int = 0
 ) -> None:
-    """Before load: limits, and the size of the maps; the log's elements hold the largest item.
+    """Set limits and map sizes before the load; a log element can hold the largest item.
 
-    ``sessions`` and ``probes`` are numbers: of those at a time, and of the injected ones.
-
-    Raises UsageError if the logs of so many ``sessions`` were larger than any sane machine has.
+    ``sessions`` is the number of simultaneous sessions, ``probes`` the number of injected probes.
+    Raises UsageError if the logs of all ``sessions`` would be unreasonably large.
     """
     total, data = min(settings.max_total, _MOST), max(settings.max_sized, settings.max_str)
     log_bytes = int.from_bytes(obj.global_bytes(".rodata", "log_bytes")[:], "little")
@@ -397,7 +396,7 @@ def configure_arguments(
 
 
 def _fill_arguments(obj: BpfObject, captures: CapturePlan, plan: AttachPlan) -> None:
-    """After load: what to capture of each function and injected probe."""
+    """Fill in the arguments to capture of each function and injected probe, after the load."""
     packed = captures.packed(Btf(obj.btf()), trampolines=_on_trampolines(plan))
     obj.map("args_plans").update_many(
         [(struct.pack("=I", index), one) for index, one in enumerate(packed)]
@@ -408,7 +407,7 @@ def _on_trampolines(plan: AttachPlan) -> bool:
     return any(mechanism.row.by_btf for mechanism in plan.mechanisms)
 
 
-#: How each kind of result is written, by ``enum debug_result``; others are DEBUG_INT or DEBUG_LONG.
+#: The format of each kind of result, by ``enum debug_result``; others are DEBUG_INT or DEBUG_LONG.
 _RESULTS = {
     ResultKind.VOID: "DEBUG_VOID",
     ResultKind.BOOL: "DEBUG_BOOL",
@@ -417,13 +416,13 @@ _RESULTS = {
 
 
 def _configure_log(obj: BpfObject, functions: Sequence[Function]) -> None:
-    """Before load: make the programs log, and room for what ``functions`` are called."""
+    """Enable the programs' log before the load, with room for the names of ``functions``."""
     obj.set_global(".rodata", "debug_log", 1)
     obj.map("debug_funcs").set_max_entries(max(len(functions), 1))
 
 
 def _fill_log(obj: BpfObject, functions: Sequence[Function]) -> None:
-    """After load: what each function is called and returns, by its id."""
+    """Fill in the name and result type of each function by its id, after the load."""
     btf = Btf(obj.btf())
     row, numbers = BtfStruct(btf, "debug_func"), constants(btf, "debug_result")
     pack, room = row.packer("name", "result"), row.lengths["name"] - 1  # its NUL

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Sees what the threads of a command wait for, so that it is known when the command is ended.
+"""Record the waits of a command's threads, in case the command must be ended.
 
-Ctrl-C on a terminal reaches the command at the same time as us, so that it is too late to look
-then. The threads are therefore looked at once a second. That reads a few files of /proc for each;
-what they wait for is only found out if a thread is in another call than before, and not more often
-than it costs a tenth of the time.
+Ctrl-C on a terminal reaches the command and retsnoop-py at the same time. Afterwards the threads
+are gone. Therefore this module checks the threads once a second. A check reads a few files of /proc
+per thread. The full analysis runs only if a thread is in another call than before, and uses at most
+a tenth of the time.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from retsnoop_py.value import replace
 
 __all__ = ["TIMED_OUT", "HangWatch", "end_late"]
 
-#: The exit status of a command that was ended because its time was over, as of timeout(1).
+#: The exit status of a command that was ended by a time limit, as with timeout(1).
 TIMED_OUT = 124
 _EVERY_S = 1.0
-#: Finding out what all wait for may take such a part of the time.
+#: The analysis may use 1/_SHARE of the time.
 _SHARE = 10
 
 
 class Watched(Known, Protocol):
-    """What knows the processes of a command."""
+    """An object that has the processes of a command."""
 
     def living(self) -> frozenset[int]:
-        """Processes that the watched ones have begun, whoever their parent is now."""
+        """Return the processes started by the watched ones, also those with another parent now."""
 
 
 class HangWatch:
-    """Keeps the last look at the threads below ``roots`` (ids of /proc).
+    """Keeps the result of the last check of the threads below ``roots`` (ids of /proc).
 
-    ``waits``: what they waited for then, what explains most first; empty before the first look.
+    ``waits``: the waits at that time, the best explanation first; empty before the first check.
     ``timed_out``: the command still ran when its time was over.
     """
 
@@ -56,18 +56,18 @@ class HangWatch:
         self._calls: tuple[tuple[object, ...], ...] = ()
 
     def is_due(self) -> bool:
-        """Whether a second has passed since the last look."""
+        """Return True if a second has passed since the last check."""
         return time.monotonic() >= self._next
 
     def look(self, known: Watched, *, at_end: bool = False) -> None:
-        """Look at the threads; ``at_end``: the command is about to be ended."""
+        """Check the threads; ``at_end``: the command is about to be ended."""
         started = time.monotonic()
         processes = descendants(self.roots)
         processes += sorted(known.living().difference(processes))
         threads = look(processes, self._machine, known)
         calls = tuple(_call(one) for one in threads)
         self.timed_out = at_end and bool(threads)
-        # without threads the last look stays: Ctrl-C on a terminal ends them a moment before us
+        # without threads, keep the last result: Ctrl-C on a terminal ends them just before us
         if threads and (at_end or (calls != self._calls and started >= self._next_reading)):
             self.waits = waits_of(threads)
             self._calls = calls
@@ -79,7 +79,7 @@ class HangWatch:
 
 
 def _call(thread: Blocked) -> tuple[object, ...]:
-    """What stays the same while a thread waits; of one that runs, nothing does."""
+    """Return a key that is constant while a thread waits, and changes while it runs."""
     moment = thread.seen if thread.state == "R" else 0
     return thread.tid, thread.state, thread.call, thread.arguments, thread.begun, moment
 
@@ -93,9 +93,9 @@ def _seen_again(waits: Sequence[Wait], threads: Sequence[Blocked]) -> tuple[Wait
 
 
 def end_late(command: Command) -> None:
-    """End a command whose time is over, with its children: SIGTERM, and SIGCONT for stopped ones.
+    """End a command and its children with SIGTERM, and SIGCONT for stopped processes.
 
-    One that does not end by that is left alone, which is said.
+    If it does not end, it keeps running, and a message reports it.
     """
     for pid in descendants([command.pid]):
         for number in (signal.SIGTERM, signal.SIGCONT):

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What our caller gave us and what the traced command gets, in its first run and in every other.
+"""The state that the caller gave retsnoop-py, which the traced command gets in each of its runs.
 
-Python and retsnoop-py change signals for themselves. Python ignores two of them, SIGPIPE and
-SIGXFSZ, before any of our code runs, and the action before that cannot be read: the command gets
-the default action. retsnoop-py raises limits for itself, all of them by :func:`raise_limit`.
-Nothing else that fork(2) hands down is changed: priority, oom_score_adj, umask, current folder.
-Our descriptors are closed by exec.
+Python and retsnoop-py change signals for themselves. Python ignores SIGPIPE and SIGXFSZ at its
+start. The earlier action cannot be read, so the command gets the default action. retsnoop-py raises
+limits for itself, always by :func:`raise_limit`. Other state that fork(2) passes on is unchanged:
+priority, oom_score_adj, umask, current folder. exec closes retsnoop-py's descriptors.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ _FIXED = frozenset({signal.SIGKILL, signal.SIGSTOP})
 
 
 class Inherited(Value):
-    """The signals that were ignored and those that were blocked when we started."""
+    """The ignored signals and the blocked signals when retsnoop-py started."""
 
     ignored: frozenset[int] = frozenset()
     blocked: frozenset[int] = frozenset()
 
     def hand_down(self) -> None:
-        """In a new child: give it the signals that were given to us.
+        """Set the signal state in a new child to the state that retsnoop-py got.
 
-        All are blocked until then (:func:`signals_blocked`); after that none of our handlers is
-        left.
+        All signals are blocked until then (:func:`signals_blocked`). Afterwards the child has no
+        handler of retsnoop-py.
         """
         for number in signal.valid_signals() - _FIXED:
             action = signal.SIG_IGN if number in self.ignored else signal.SIG_DFL
@@ -44,27 +43,28 @@ class Inherited(Value):
 
 
 Limit = tuple[int, int]
-#: By RLIMIT_*: what our caller gave us, and what we made of it.
+#: By RLIMIT_*: the limit from the caller, and the limit that retsnoop-py set.
 _raised: dict[int, tuple[Limit, Limit]] = {}
 
 
 def raise_limit(limit: int, soft: int, hard: int) -> bool:
-    """Set RLIMIT ``limit`` for ourselves, and keep what it was for the command; False: refused."""
+    """Set RLIMIT ``limit`` for this process, and remember the old one; False: rejected."""
     before = resource.getrlimit(limit)
     try:
         resource.setrlimit(limit, (soft, hard))
     except (OSError, ValueError):
         return False
     given, ours = _raised.get(limit, (before, before))
-    # the caller of the library may have changed it since
+    # the caller of the library may have changed the limit since
     _raised[limit] = (given if before == ours else before, resource.getrlimit(limit))
     return True
 
 
 def hand_down_limits() -> None:
-    """In a child, right before exec: give it the limits that were given to us.
+    """Restore the inherited limits in a child, right before exec.
 
-    Not before, because the child has our open files until then. Raises OSError.
+    An earlier point is too early: until exec, the child has retsnoop-py's open files. Raises
+    OSError.
     """
     for limit, (given, ours) in _raised.items():
         if resource.getrlimit(limit) == ours:
@@ -72,13 +72,13 @@ def hand_down_limits() -> None:
 
 
 def close_all_but(*kept: int) -> None:
-    """Close all descriptors but ``kept``.
+    """Close all descriptors except ``kept``.
 
-    So no end of a pipe or of a trace waits for this process, and a program gets no other file.
+    Then this process keeps no pipe or trace open, and a program gets no other file.
     """
     low = 0
     for fd in sorted(kept):
-        if low < fd:  # with nothing between, Python 3.11 closes everything
+        if low < fd:  # for an empty range, Python 3.11 closes all descriptors
             os.closerange(low, fd)
         low = fd + 1
     os.closerange(low, os.sysconf("SC_OPEN_MAX"))
@@ -88,8 +88,8 @@ def close_all_but(*kept: int) -> None:
 def signals_blocked() -> Iterator[None]:
     """Block all signals around fork(2).
 
-    The child leaves it by :meth:`Inherited.hand_down`: a handler of ours that ran there would act
-    on what it shares with us.
+    The child ends the blocking with :meth:`Inherited.hand_down`: a signal handler in the child
+    would act on objects that the child shares with its parent.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
@@ -102,7 +102,7 @@ _at_start: Inherited | None = None
 
 
 def remember() -> bool:
-    """Keep what holds now, before anything of it is changed; False if that was done before."""
+    """Record the current state before it is changed; False if it was recorded before."""
     global _at_start  # noqa: PLW0603 - a process is started once
     if _at_start is not None:
         return False
@@ -111,20 +111,20 @@ def remember() -> bool:
 
 
 def forget() -> None:
-    """Take :func:`remember` back, where a caller of the library may change signals again."""
+    """Undo :func:`remember`: a caller of the library may change signals again."""
     global _at_start  # noqa: PLW0603
     _at_start = None
 
 
 def inherited() -> Inherited:
-    """What held when :func:`remember` was called; now, if it never was."""
+    """Return the state at the time of :func:`remember`, or else the current state."""
     return _at_start or _now()
 
 
 def environment() -> dict[str, str]:
-    """The environment of our caller.
+    """Return the environment that retsnoop-py got.
 
-    It has PATH as it was, and not the locale that Python puts there for itself (PEP 538).
+    It has the original PATH, and not the locale that Python sets for itself (PEP 538).
     """
     found = dict(os.environ)
     path = package.path_of_caller()
@@ -133,7 +133,7 @@ def environment() -> dict[str, str]:
     if "LC_CTYPE" in found:
         try:
             given = Path("/proc/self/environ").read_bytes().split(b"\0")
-        except OSError:  # nothing is mounted on /proc
+        except OSError:  # /proc is not mounted
             return found
         if not any(one.startswith(b"LC_CTYPE=") for one in given):
             del found["LC_CTYPE"]

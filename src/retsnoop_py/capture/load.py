@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Opening the BPF object of a run, having it told what it needs to know, and loading it."""
+"""Open the BPF object of a run, configure it, and load it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = ["LoadedObject", "load", "without_fetch", "without_kfuncs"]
 _OBJECT = "trace.bpf.o"
 #: struct bpf_insn: code, registers, offset, immediate.
 _INSN = struct.Struct("<BBhi")
-#: ``BPF_STX | BPF_ATOMIC`` of 4 and of 8 bytes, the immediate of such an addition, of a plain one.
+#: ``BPF_STX | BPF_ATOMIC`` of 4 and of 8 bytes; the immediates of a fetching and a plain addition.
 _ATOMIC, _ADD_FETCH, _ADD = (0xC3, 0xDB), 1, 0
 #: BUCKET_SIZE of table.bpf.h.
 _BUCKET_SIZE = 8
@@ -54,9 +54,9 @@ _KFUNCS = (b"bpf_rdonly_cast", b"bpf_session_is_return", b"bpf_session_is_return
 
 
 def without_fetch(original: bytes) -> bytes:
-    """The BPF object ``original`` with atomic additions that do not give what was there before.
+    """Return the BPF object ``original`` with plain atomic additions, which return no old value.
 
-    A kernel without these refuses a program that has one anywhere, in code that never runs too.
+    A kernel without fetching additions rejects any program that contains one, even in dead code.
     """
     image = bytearray(original)
     with open(os.memfd_create(_OBJECT), "r+b", buffering=0) as file:  # noqa: PTH123
@@ -72,10 +72,10 @@ def without_fetch(original: bytes) -> bytes:
 
 
 def without_kfuncs(original: bytes) -> bytes:
-    """The BPF object ``original`` with names of kernel functions that no kernel has.
+    """Return the BPF object ``original`` with names of kernel functions that do not exist.
 
-    libbpf finds none of them then, and the object does without, as on kernels that lack them. A
-    kernel without the BPF JIT refuses a program that calls one anywhere.
+    Then libbpf finds none of the functions, and the object works without them, as on kernels that
+    lack them. A kernel without the BPF JIT rejects any program that contains such a call.
     """
     image = original
     for name in _KFUNCS:
@@ -84,29 +84,29 @@ def without_kfuncs(original: bytes) -> bytes:
 
 
 class ObjectTypes:
-    """What the object's BTF says of its records and maps, read when it is first asked for."""
+    """The types of the object's records and maps from its BTF, read on first use."""
 
     def __init__(self, obj: BpfObject) -> None:
         self._obj = obj
 
     @cached_property
     def btf(self) -> Btf:
-        """All of it."""
+        """The object's BTF."""
         return Btf(self._obj.btf())
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
-        """Those of the records."""
+        """The layouts of the records."""
         from retsnoop_py.session.layouts import btf_layouts  # not before tracing begins
 
         return btf_layouts(self.btf)
 
 
 class LoadedObject(Value):
-    """A loaded object, whether its events go through a perf buffer, and its own links.
+    """A loaded object, True if its events go through a perf buffer, and its own links.
 
-    ``filters`` are those of the settings with the kernel's ids of processes; ``follows``: whether
-    children of the command are traced too.
+    ``filters`` are the filters of the settings with the kernel's process ids. ``follows``: children
+    of the command are traced, too.
     """
 
     obj: BpfObject
@@ -122,9 +122,9 @@ class LoadedObject(Value):
         self.obj.set_global(".bss", "ready", int(ready))
 
     def add_to_tree(self, pid: int) -> None:
-        """Follow process ``pid``, a child of ours, and what descends from it.
+        """Follow process ``pid``, the command, and its descendants.
 
-        Raises UnavailableError where the kernel does not tell its own id of it.
+        Raises UnavailableError if the kernel does not report its own id of the process.
         """
         kernel_id = self.ids.kernel_id(pid)
         if kernel_id is None:
@@ -136,9 +136,9 @@ class LoadedObject(Value):
         self.obj.map("tree").update(struct.pack("=I", kernel_id), bytes(8))
 
     def spare(self, pid: int) -> None:
-        """Start no session for process ``pid``, one of the tool's own."""
+        """Exclude process ``pid`` from tracing, because it belongs to retsnoop-py."""
         kernel_id = self.ids.kernel_id(pid)
-        if kernel_id is None:  # it is younger than what is known of this PID namespace
+        if kernel_id is None:  # the process is newer than the list of this PID namespace
             kernel_id = process_ids(self.obj).kernel_id(pid)
         own = memoryview(self.obj.global_bytes(".bss", "own_tgids")).cast("B").cast("I")
         free = [place for place, known in enumerate(own) if known in (0, kernel_id)]
@@ -146,11 +146,11 @@ class LoadedObject(Value):
             own[free[0]] = kernel_id
 
     def failed_short(self) -> int:
-        """How many calls of entry functions failed and were too short for ``-L``."""
+        """Return how many calls of entry functions failed but were too short for ``-L``."""
         return int.from_bytes(self.obj.global_bytes(".bss", "failed_short")[:], sys.byteorder)
 
     def calls(self) -> int:
-        """How many calls of entry functions were followed, as far as the kernel side is done."""
+        """Return how many calls of entry functions the kernel side has followed."""
         members = {member.name: member for member in self.types.btf.struct("bucket") or ()}
         start = members["runs"].bit_offset // 8
         buckets = self.obj.map("buckets")
@@ -160,19 +160,19 @@ class LoadedObject(Value):
         return sum(map(sum, map(struct.Struct(f"={_BUCKET_SIZE}I").unpack, found)))
 
     def stats(self) -> bytes:
-        """``struct rsn_stats``, raw."""
+        """Return ``struct rsn_stats`` as bytes."""
         return bytes(self.obj.global_bytes(".bss", "stats"))
 
     def unseen_forks(self) -> int:
-        """Forks whose children, of followed processes or of others, nothing looked at.
+        """Return how many forks, of followed and other processes, no program saw.
 
-        Where tracepoints can be preempted (7.x) the kernel does not run a program for one thread
-        that another one, preempted in it, keeps busy on that CPU.
+        With preemptible tracepoints (7.x), the kernel skips a program for a thread if another,
+        preempted thread is inside the program on the same CPU.
         """
         return unrun(self.obj.program(TREE_PROGRAM)) if self.follows else 0
 
     def unseen_exits(self) -> int:
-        """Exits of threads that nothing looked at, for the same reason."""
+        """Return how many exits of threads no program saw, for the same reason."""
         return unrun(self.obj.program(EXIT_PROGRAM))
 
     def detach(self) -> None:
@@ -187,10 +187,10 @@ class LoadedObject(Value):
 
 
 def advise(error: BpfError, facts: KernelFacts) -> None:
-    """Give a refused load the hint that fits this kernel: enable its JIT, or that it is too old.
+    """Set the hint of a load error for this kernel: enable the JIT, or use a newer kernel.
 
-    Linux 5.4 may have BTF, and has a verifier that refuses what later ones take. With the JIT off,
-    7.3 on arm64 refuses the programs of kprobe.multi.
+    Linux 5.4 may have BTF, but its verifier rejects code that later verifiers accept. With the JIT
+    off, 7.3 on arm64 rejects the programs of kprobe.multi.
     """
     if error.exit_status != UnavailableError.exit_status:
         return
@@ -220,10 +220,9 @@ def load(
 ) -> LoadedObject:
     """Load the programs of ``plan``'s rungs and of injected ``probes``.
 
-    ``captures`` says what they note of arguments.
-
-    Raises BpfError with the verifier's log where the kernel refuses them, UnavailableError where
-    it lacks the transport the user insists on.
+    ``captures`` contains the arguments to record. Raises BpfError with the verifier's log if the
+    kernel rejects the programs, and UnavailableError if the kernel lacks the transport that the
+    user requires.
     """
     is_perf = _choose_perf_buffer(settings, features)
     sources = MessageSources()
@@ -255,7 +254,7 @@ def load(
 
 
 def _for_this_kernel(asked: Asked, image: bytes) -> bytes:
-    """The BPF object ``image`` without what the kernel would refuse it for."""
+    """Return the BPF object ``image`` without code that this kernel would reject."""
     if not asked.has_fetch:
         image = without_fetch(image)
     return image if asked.has_kfuncs else without_kfuncs(image)

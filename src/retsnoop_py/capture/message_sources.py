@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where the kernel says something in words: the programs that hear it, in this run on this kernel.
+"""The BPF programs that record kernel messages, for this run on this kernel.
 
-Each is at a place where the kernel speaks, and only in runs inside whose entry functions it may.
+Each program is attached to a place where the kernel writes a message. It is used only in runs with
+entry functions inside which such messages are possible.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ PRINTK_PROGRAM, STORED_PROGRAM = "rsn_message_printk", "rsn_message_stored"
 NETLINK_PROGRAM = "rsn_message_netlink"
 FS_CONTEXT_PROGRAMS = ("rsn_message_fs_begin", "rsn_message_fs_end")
 IO_URING_PROGRAM, WORDS_PROGRAM = "rsn_message_io_uring", "rsn_message_words"
-#: The tracepoint printk:console is hit in the thread that says something since 5.19 (701850dc0c31);
-#: before, in the one that writes to the console what others have said.
+#: Since 5.19 (701850dc0c31), the tracepoint printk:console is hit in the thread that logs the
+#: message. Before, it is hit in the thread that writes messages of all threads to the console.
 _CONSOLE_SINCE = (5, 19)
-#: What writes to the log of a file system context, and entry functions inside which that may be.
+#: The function that writes to a file system context's log, and entry functions that may call it.
 _FS_LOGGER, _MOUNTS = "logfc", re.compile(r"mount|_fs(open|pick|config)")
-#: Entry functions inside which requests of io_uring are submitted. The tracepoint has the request
-#: and its error as we read them on 6.1; what older ones have was not looked at.
+#: Entry functions inside which io_uring submits requests. The tracepoint has the request and its
+#: error in the format of 6.1; older formats have not been examined.
 _IO_URING, _REFUSED_SINCE = re.compile(r"io_(uring|submit|init_req)"), (6, 1)
-#: Entry functions inside which the verifier or the check of BTF may speak. What does it: the place
-#: of the format among its arguments, whose state is the first one, and what its words are.
+#: Entry functions inside which the verifier or the BTF check may log. Below, the log functions: the
+#: index of the format argument, the kind of the first argument, and the source of the message.
 _BPF = re.compile(r"bpf|btf")
 _SPEAKERS = {
     "verbose": (1, "verifier", MessageSource.VERIFIER),
@@ -54,23 +55,23 @@ _SPEAKERS = {
     "btf_verifier_log_member": (3, "btf", MessageSource.BTF),
     "btf_verifier_log_vsi": (3, "btf", MessageSource.BTF),
 }
-#: BPF_PROG_TYPE_KPROBE, and no attach type: that of a program of single kprobes.
+#: BPF_PROG_TYPE_KPROBE without an attach type: the kind of a program for single kprobes.
 _SINGLE = (2, 0)
 
 
 class Closing(Protocol):
-    """What is attached until it is closed."""
+    """An attachment that lasts until it is closed."""
 
     def close(self) -> None:
-        """Detach it. Idempotent."""
+        """Detach. Idempotent."""
 
 
 class MessageSources(Value):
-    """The programs that see the kernel's messages; not every kernel has a place for each.
+    """The programs that record kernel messages; a kernel may lack the place for a program.
 
-    ``printk_text``: where one that has no tracepoint of use has the text that it is about to log.
-    ``speakers``: the functions that would write a log of BPF, each with the members of ``struct
-    speaker``; ``at_once``: one link can hook them all.
+    ``printk_text``: the address of the text that printk is about to log, on kernels without a
+    usable tracepoint. ``speakers``: the functions that write a BPF log, each with the members of
+    ``struct speaker``; ``at_once``: one link can hook them all.
     """
 
     programs: tuple[str, ...] = ()
@@ -79,7 +80,7 @@ class MessageSources(Value):
     at_once: bool = False
 
     def configure(self, obj: BpfObject, sessions: int) -> None:
-        """Before the load: tell the programs of this kernel, and of so many sessions at a time."""
+        """Configure the programs before the load; ``sessions``: number of simultaneous sessions."""
         obj.map("messages").set_max_entries(sessions)
         obj.set_global(".rodata", "printk_text", self.printk_text)
         if not self.speakers:
@@ -92,7 +93,7 @@ class MessageSources(Value):
         obj.global_bytes(".rodata", "speakers")[: len(packed)] = packed
 
     def attached(self, obj: BpfObject, settings: Settings) -> Iterator[Closing]:
-        """Links of those programs that this kernel has a place for, and lets be attached."""
+        """Yield links of the programs that this kernel supports and accepts."""
         for name in self.programs:
             try:
                 yield self._words(obj) if name == WORDS_PROGRAM else obj.program(name).attach()
@@ -109,12 +110,12 @@ class MessageSources(Value):
             finally:
                 link.close()
         probes = PerfProbes(program.fd, pmu_type(), 0, use_link=False)
-        probes.attach(addresses, [0] * len(addresses))  # what the kernel refuses is not there
+        probes.attach(addresses, [0] * len(addresses))  # rejected functions are skipped
         return _LeftToChild([fd for fds in probes.take() for fd in fds if fd >= 0])
 
 
 class _LeftToChild:
-    """Descriptors whose closing takes the kernel some time, which nobody has to wait for."""
+    """Descriptors that take the kernel long to close. A child process closes them."""
 
     def __init__(self, fds: list[int]) -> None:
         self._fds = fds
@@ -129,7 +130,7 @@ class _LeftToChild:
 def message_sources(
     facts: KernelFacts, features: Features, functions: Sequence[Function]
 ) -> MessageSources:
-    """Those of this kernel, and of a run that traces ``functions``."""
+    """Return the message sources of this kernel, and of a run that traces ``functions``."""
     table = FunctionTable.of(functions)
     names = [table.names[number] for number in table.having(FuncFlags.ENTRY)]
     programs: list[str] = [NETLINK_PROGRAM]
@@ -150,7 +151,7 @@ def message_sources(
 
 
 def _speakers(facts: KernelFacts) -> tuple[tuple[int, ...], ...]:
-    """Those of this kernel; none where the places of what they tell are not known."""
+    """Return this kernel's log functions; none if the offsets of their fields are unknown."""
     at = facts.bpf_logs
     found = []
     for name, (format_, whose, source) in _SPEAKERS.items() if at else ():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a run says about itself, to who listens."""
+"""Messages of a run about itself."""
 
 from __future__ import annotations
 
@@ -21,58 +21,58 @@ if TYPE_CHECKING:
     from retsnoop_py.libbpf.reader import ReaderStats
     from retsnoop_py.probes.spec import Probe
 
-#: Flags of an entry function whose return type has no failure.
+#: Flags of an entry function with a return type that has no failure.
 _WITHOUT_FAILURE = FuncFlags.ENTRY | FuncFlags.CANT_FAIL
 
 _LOG_HINT = (
     "BPF-side logging is enabled. Use `sudo cat /sys/kernel/tracing/trace_pipe` to see logs."
 )
-#: Functions with missed calls that are named.
+#: Maximum number of named functions with missed calls.
 _MISSES_SHOWN = 5
 
 
 def say(text: str) -> None:
-    """One message, at once."""
+    """Print a message at once."""
     current().say(text)
 
 
 def images(settings: Settings, lines: Sequence[str]) -> None:
-    """Where debug information was looked for."""
+    """Print where debug information was searched."""
     for line in lines:
         note(settings, line)
 
 
 def lifecycle(text: str) -> None:
-    """``Receiving data...`` and the like, where retsnoop's users look for them."""
+    """Print ``Receiving data...`` and the like where retsnoop's users expect them."""
     say(text)
 
 
 def receiving(settings: Settings) -> None:
-    """Tracing has begun."""
+    """Report that tracing has begun."""
     if settings.debug_bpf:
         lifecycle(_LOG_HINT)
     lifecycle("Receiving data...")
 
 
 def left_alone(pid: int) -> None:
-    """The command does not end by signals, and we do."""
+    """Warn that the command does not end by signals, and that retsnoop-py ends."""
     warn(f"the command (process {pid}) still runs after the signals; to end it: kill -9 {pid}")
 
 
 def warn(text: str | None) -> None:
-    """A warning, if there is one."""
+    """Print a warning, if there is one."""
     if text:
         current().warn(text)
 
 
 def note(settings: Settings, text: str) -> None:
-    """Said only with -v."""
+    """Print a message only with -v."""
     if settings.verbose:
         say(text)
 
 
 def selection(settings: Settings, chosen: Selection) -> None:
-    """What was found, what was left out; entry functions that cannot fail."""
+    """Report found and skipped functions, and entry functions that cannot fail."""
     for line in report(chosen, settings.verbose):
         say(line)
     for line in warnings(chosen):
@@ -97,9 +97,9 @@ def _cannot_fail(names: Sequence[str]) -> str:
 
 
 def not_followed(settings: Settings, option: str, texts: Sequence[str]) -> None:
-    """One warning about all functions that ``option`` asked for and that cannot be followed.
+    """Print one warning about all functions of ``option`` that cannot be followed.
 
-    ``texts`` are the functions and the reasons; ``-v`` shows all of them.
+    ``texts`` are the functions and the reasons; ``-v`` prints all.
     """
     if len(texts) == 1:
         warn(f"{option}: {texts[0]}")
@@ -111,13 +111,13 @@ def not_followed(settings: Settings, option: str, texts: Sequence[str]) -> None:
 
 
 def ordinary(settings: Settings, reasons: Mapping[str, str]) -> None:
-    """Which results that look like failures are none, and why."""
+    """Print the results that look like failures but are not, and the reasons."""
     for result, reason in reasons.items():
         note(settings, f"{result}: {reason}.")
 
 
 def probes(settings: Settings, chosen: Sequence[Probe]) -> None:
-    """How many there are; that nobody would see what they do."""
+    """Print the number of probes; warn if no output would show them."""
     if not chosen:
         return
     note(settings, f"Found {counted(len(chosen), 'probe')} to inject.")
@@ -129,7 +129,7 @@ def probes(settings: Settings, chosen: Sequence[Probe]) -> None:
 
 
 def planned(settings: Settings, plan: AttachPlan) -> None:
-    """Which mechanisms are used and which cannot be."""
+    """Print the mechanisms in use and the mechanisms that cannot be used."""
     for mechanism, reason in plan.passed_over:
         note(settings, f"{mechanism.value} cannot be used: {reason}")
     ways = ", and the rest by ".join(mechanism.value for mechanism in plan.mechanisms)
@@ -137,7 +137,7 @@ def planned(settings: Settings, plan: AttachPlan) -> None:
 
 
 def attached(settings: Settings, done: Attached, plan: AttachPlan, seconds: float) -> None:
-    """How attaching went: each refusal with -v, else their number."""
+    """Print the result of attaching: each rejection with -v, else their number."""
     if settings.verbose:
         left_out = {refusal.function.address for refusal in done.refusals}
         for number, function in enumerate(plan.functions, 1):
@@ -165,7 +165,7 @@ def attached(settings: Settings, done: Attached, plan: AttachPlan, seconds: floa
 
 
 def injected(settings: Settings, done: InjectedProbes) -> None:
-    """Which probes were injected, and what the kernel refused."""
+    """Print which probes were injected, and which probes the kernel rejected."""
     for number, probe in enumerate(done.attached, 1):
         note(settings, f"Injected probe #{number} '{probe.label}'.")
     for probe, reason in done.refusals:
@@ -178,7 +178,7 @@ def injected(settings: Settings, done: InjectedProbes) -> None:
 
 
 def missed(misses: Sequence[Miss]) -> Iterator[str]:
-    """The lines about calls that no program saw, those with the most first."""
+    """Yield lines about calls that no program saw, largest numbers first."""
     ordered = sorted(misses, key=lambda miss: -miss.count)
     for miss in ordered[:_MISSES_SHOWN]:
         whose = f" of '{miss.function.label}'" if miss.function else ""
@@ -192,7 +192,7 @@ def missed(misses: Sequence[Miss]) -> Iterator[str]:
 
 
 def waited(settings: Settings, stats: ReaderStats) -> None:
-    """How far showing was behind the kernel."""
+    """Print how far the output lagged behind the kernel."""
     note(
         settings,
         f"{stats.records} records of {stats.bytes} bytes came; at most {stats.peak_bytes} bytes "

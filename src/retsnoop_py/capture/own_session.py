@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A session and a terminal of its own for a command of another user, as with sudo's use_pty.
+"""A session and a terminal for a command of another user, like sudo's use_pty.
 
-A process can type into its controlling terminal (TIOCSTI; on consoles TIOCLINUX), and the caller's
-shell then runs that as root. So a command of another user never gets the caller's terminal::
+A process can type into its controlling terminal (TIOCSTI; on consoles TIOCLINUX). The caller's
+shell would then run that input as root. Therefore a command of another user never gets the caller's
+terminal::
 
     retsnoop-py
       relay      reads and writes the caller's terminal, in its session
       monitor    leads the new session on the new terminal; waits for CMD
         CMD      a process group of its own, in the foreground there
 
-The monitor is there for Ctrl-Z: the kernel stops no process group that has no parent in its own
-session. The relay then stops the job of the caller's shell, and continues CMD with it.
+The monitor exists for Ctrl-Z: the kernel does not stop a process group without a parent in its own
+session. The relay then stops the job of the caller's shell, and continues CMD together with it.
 """
 
 from __future__ import annotations
@@ -33,30 +34,30 @@ from retsnoop_py.pseudo_terminal import copy_size, write_all
 __all__ = ["OwnTerminal", "has_terminal"]
 
 _CHUNK = 65536
-#: Typed bytes that wait for CMD; more is not read meanwhile.
+#: Maximum number of typed bytes that wait for CMD. Above, the relay stops reading.
 _MOST_WAITING = 1 << 16
-#: Seconds within which CMD's last output comes, once it has ended.
+#: Seconds to wait for CMD's last output after its end.
 _LAST_OUTPUT = 0.05
-#: What a terminal changes of what is typed; the new terminal does all of that for CMD.
+#: A terminal's changes to typed input; the new terminal makes them for CMD.
 _INPUT = termios.BRKINT | termios.ICRNL | termios.INPCK | termios.ISTRIP | termios.IXON
 _LOCAL = termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG
 _IFLAG, _OFLAG, _LFLAG, _CC = 0, 1, 3, 6
 
 
 def has_terminal() -> bool:
-    """Whether standard input, output or error is a terminal."""
+    """Return True if standard input, output or error is a terminal."""
     return any(map(os.isatty, range(3)))
 
 
 class OwnTerminal:
     """A new session on a new terminal, with ``child``, which never returns, as its command.
 
-    ``uid`` owns the terminal. Made and waited for in the process that has the caller's terminal.
-    Raises UnavailableError where the system has no terminal left.
+    ``uid`` owns the terminal. Create it and wait for it in the process that has the caller's
+    terminal. Raises UnavailableError if the system has no terminal left.
     """
 
     def __init__(self, uid: int, child: Callable[[], NoReturn]) -> None:
-        #: Whether keys typed at the caller's terminal reach the command.
+        #: True if keys typed at the caller's terminal reach the command.
         self.is_typed_into = os.isatty(0) and not _is_pipe(1)
         ends: list[int] = []
         try:
@@ -94,13 +95,13 @@ class OwnTerminal:
             raise UnavailableError("CMD cannot have a session of its own", "use </dev/null")
 
     def wait(self, *, block: bool) -> int | None:
-        """The exit status of the command, as of waitstatus_to_exitcode(); None: it runs."""
+        """Return the command's status, as waitstatus_to_exitcode() does; None while it runs."""
         if not block and not select.select([self._status_end], [], [], 0)[0]:
             return None
         text = os.read(self._status_end, 16)
         os.close(self._status_end)
         os.waitpid(self._monitor, 0)
-        # it ends once all output is written and the terminal is as it was
+        # the relay ends after all output, and has then restored the terminal
         os.waitpid(self._relay, 0)
         os.close(self._alive)
         return int(text) if text else -signal.SIGKILL
@@ -129,7 +130,7 @@ def _prepare(slave: int, uid: int) -> None:
 def _monitor(
     slave: int, status: int, events: int, child: Callable[[], NoReturn], *, is_typed_into: bool
 ) -> NoReturn:
-    """Lead a session on ``slave``; start ``child`` there and report how it goes on."""
+    """Lead a session on ``slave``; start ``child`` there and report its state."""
     try:
         os.setsid()
         ioctl(slave, termios.TIOCSCTTY, 0)
@@ -140,12 +141,12 @@ def _monitor(
             os.close(events)
             _take_terminal(slave, is_typed_into=is_typed_into)
             child()
-        # all signals stay blocked here: the terminal's are for the command
+        # all signals stay blocked here: the terminal's signals are for the command
         close_all_but(slave, status, events)
         with suppress(OSError):  # the child was faster
             os.setpgid(pid, pid)
         os.tcsetpgrp(slave, pid)
-        # slave stays open: the terminal lasts as long as the command, also if that closes it
+        # keep the slave open: the terminal must last as long as the command, even if that closes it
         os.write(status, b"%d" % pid)
         _report(pid, status, events)
     finally:
@@ -153,12 +154,12 @@ def _monitor(
 
 
 def _take_terminal(slave: int, *, is_typed_into: bool) -> None:
-    """In the command's process: put the new terminal where the caller's is."""
+    """In the command's process: replace the caller's terminal by the new one."""
     for fd in range(3):
         if os.isatty(fd):
             os.dup2(slave, fd)
     if not is_typed_into and os.isatty(0):
-        # in a pipeline, the keys are for the program that shows it
+        # in a pipeline, keys are for the program that displays the output
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)
@@ -203,7 +204,7 @@ class _Relay:
         os.set_blocking(master, False)
 
     def run(self) -> None:
-        """Copy. A size that changes, and a job that goes on, come by signals."""
+        """Copy until the end. Changes of size, and a continued job, arrive as signals."""
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, signal.SIG_DFL)
@@ -221,7 +222,7 @@ class _Relay:
             self._restore()
 
     def _copy_once(self) -> bool:
-        """Copy what there is; False: the command has ended."""
+        """Copy the available data; return False if the command has ended."""
         reads = [self._master, self._events, self._alive, self.wakes[0]]
         if self._is_raw and len(self._waiting) < _MOST_WAITING:
             reads.append(0)
@@ -236,7 +237,7 @@ class _Relay:
             self._take(os.read(0, _CHUNK))
         if room:
             self._type()
-        if self._alive in ready:  # retsnoop-py has ended, and the keys are not for CMD any more
+        if self._alive in ready:  # retsnoop-py has ended, and keys are not for CMD any more
             self._alive, self._is_typed = -1, False
             self._restore()
         if self._events in ready:
@@ -247,7 +248,7 @@ class _Relay:
         return True
 
     def _look(self) -> None:
-        """Note the size of the caller's terminal, and whether its keys are for this job now."""
+        """Copy the size of the caller's terminal, and check if its keys are for this job now."""
         copy_size(self._shown_on, self._master)
         if self._is_typed and not self._is_raw and self._in_foreground():
             self._settings = termios.tcgetattr(0)
@@ -261,7 +262,7 @@ class _Relay:
         try:
             return os.tcgetpgrp(0) == os.getpgrp()
         except OSError as error:
-            # it controls no session, and stops nobody who reads it
+            # it is not the controlling terminal, so reading it stops no process
             return error.errno == errno.ENOTTY
 
     def _restore(self) -> None:
@@ -271,7 +272,7 @@ class _Relay:
                 termios.tcsetattr(0, termios.TCSADRAIN, self._settings)
 
     def _show(self) -> bool:
-        """Write what the command wrote; False: nothing more comes."""
+        """Write the command's output; return False at its end."""
         try:
             shown = os.read(self._master, _CHUNK)
         except BlockingIOError:
@@ -282,7 +283,7 @@ class _Relay:
         return True
 
     def _as_written(self, shown: bytes) -> bytes:
-        """Without the line ends that the caller's terminal adds once more."""
+        """Return the output without the line ends that the caller's terminal adds again."""
         changes = termios.tcgetattr(self._master)[_OFLAG] & termios.OPOST
         if self._is_raw:
             ours = termios.tcgetattr(0)
@@ -292,7 +293,7 @@ class _Relay:
         return shown.replace(b"\r\n", b"\n") if changes else shown
 
     def _take(self, typed: bytes) -> None:
-        """Pass on what is typed. Ctrl-C is for retsnoop-py as well, and for who it is piped to."""
+        """Pass typed input on. Ctrl-C is also for retsnoop-py and for programs in its pipeline."""
         if not typed:
             self._is_typed, self._is_raw = False, False
             return
@@ -308,7 +309,7 @@ class _Relay:
             self._waiting = self._waiting[os.write(self._master, self._waiting) :]
 
     def _stop(self) -> None:
-        """Stop as the command did; continue it once the caller's shell continues us."""
+        """Stop like the command; continue the command once the caller's shell continues us."""
         self._restore()
         os.killpg(0, signal.SIGTSTP)
         self._look()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Following the ways of calls in a live run: reading code, attaching to blocks, what ways mean."""
+"""Follow the executed paths of calls in a live run: read code, attach to blocks, analyse paths."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 __all__ = ["PathProbes", "configure_paths"]
 
-#: Sessions whose ways are kept at a time, of 25 KiB each.
+#: Maximum number of simultaneous sessions with recorded paths, 25 KiB each.
 _SESSIONS = 512
-#: Bytes of an item of the log: its header and 64 hits.
+#: Bytes of an item in the log: its header and 64 hits.
 _ITEM_BYTES = 24 + 64 * 24
 
 
 def configure_paths(obj: BpfObject, sessions: int) -> None:
-    """Before load: make room for the ways of calls; ``sessions`` are those at a time."""
+    """Make room for the paths of calls before the load; ``sessions``: simultaneous sessions."""
     log_bytes = int.from_bytes(obj.global_bytes(".rodata", "log_bytes")[:], "little")
     logs, room = obj.map("logs"), min(sessions, _SESSIONS)
     logs.set_value_size(logs.value_size + _ITEM_BYTES)
@@ -49,10 +49,10 @@ def configure_paths(obj: BpfObject, sessions: int) -> None:
 
 
 class PathProbes:
-    """The functions of a run whose calls are followed block by block.
+    """The functions of a run with calls that are followed block by block.
 
-    Knows what ways mean: :class:`retsnoop_py.session.paths.Origins`. ``said`` has, in words, what
-    could not be followed and why. A context manager that detaches.
+    It implements :class:`retsnoop_py.session.paths.Origins`. ``said`` contains messages about
+    functions that cannot be followed, with reasons. A context manager that detaches.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class PathProbes:
         self.said: list[str] = []
 
     def matching(self, globs: Sequence[str]) -> list[int]:
-        """The ids of the functions that ``globs`` match. Raises InputError for one without."""
+        """Return the ids of the functions that ``globs`` match. Raises InputError for no match."""
         found: dict[int, None] = {}
         for text in globs:
             glob = parse(text)
@@ -93,7 +93,7 @@ class PathProbes:
     def read(self, ids: Sequence[int], max_blocks: int) -> None:
         """Read the code of functions.
 
-        Raises PrivilegeError or UnavailableError where the kernel's code cannot be read.
+        Raises PrivilegeError or UnavailableError if the kernel's code cannot be read.
         """
         from retsnoop_py.path.analysis import read_paths
 
@@ -114,7 +114,7 @@ class PathProbes:
             self._followed[number] = paths
 
     def _variables(self, function: Function) -> ReadVariables | None:
-        """Who knows the local variables of a function."""
+        """Return a function that finds the local variables of a function, or None."""
         if self._images is None:
             return None
         return partial(self._images.variables, module=function.module)
@@ -134,9 +134,9 @@ class PathProbes:
         return self._source
 
     def attach(self, context: AttachContext) -> None:
-        """Attach to the blocks of what was read; once for each function.
+        """Attach to the blocks of the read functions, once for each function.
 
-        Raises UnavailableError if no function has a block that the kernel takes a probe in.
+        Raises UnavailableError if the kernel accepts no probe in any block.
         """
         if self._events is None:
             self._events = BlockEvents(context)
@@ -158,11 +158,11 @@ class PathProbes:
 
     @property
     def count(self) -> int:
-        """The blocks that are attached to."""
+        """The number of attached blocks."""
         return len(self._probes)
 
     def follows(self, number: int) -> bool:
-        """Whether a function, by its id, is followed."""
+        """Return True if the function with id ``number`` is followed."""
         paths = self._followed.get(number)
         return paths is not None and bool(paths.probed)
 
@@ -190,6 +190,6 @@ class PathProbes:
             self._events.detach()
 
     def close(self) -> None:
-        """Detach and let go of the kernel's code. Idempotent."""
+        """Detach, and close the source of the kernel's code. Idempotent."""
         self.detach()
         self._stack.close()

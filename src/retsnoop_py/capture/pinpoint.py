@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """``--pinpoint``: the line of each failing chain, without naming a function.
 
-The innermost function of a chain is followed block by block once it was seen to fail, so its next
-failure says by which condition. A run that goes on waits for that; a command is run again.
+Once a chain has failed, its innermost function is followed block by block. Its next failure then
+shows the deciding condition. A continuous run waits for that failure; a command is run again.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _Chain = tuple[int, ...]
 
 
 class Pinpoint:
-    """What has failed so far, and whose condition is not known yet.
+    """The failing chains so far, and the chains without a known condition.
 
-    ``said`` has, in words, what cannot be followed; who reads it empties it.
+    ``said`` contains messages about functions that cannot be followed. The reader clears it.
     """
 
     def __init__(
@@ -43,17 +43,18 @@ class Pinpoint:
         self._context = context
         self._max_blocks = max_blocks
         self._every = every
-        #: Chains whose condition has been shown, or cannot be; and the conditions, by address.
+        #: Chains that have shown their condition, or cannot show it; and the conditions, by
+        #: address.
         self._settled: set[_Chain] = set()
         self._shown: set[tuple[_Chain, int]] = set()
         self._waiting: dict[_Chain, int] = {}
         self._tried: set[int] = set()
-        #: Only what has a condition that was not shown yet is to be shown from now on.
+        #: If True, show only sessions with a new condition.
         self.only_news = False
         self.said: list[str] = []
 
     def see(self, session: Session) -> bool:
-        """Note the failing chain of a session; whether it is to be shown."""
+        """Record the failing chain of a session; return True if the session is to be shown."""
         chain = self._chain(session)
         path = session.paths.get(session.calls[len(chain) - 1].seq) if chain else None
         if path is not None:
@@ -68,13 +69,13 @@ class Pinpoint:
         return not self.only_news
 
     def _condition(self, path: Path) -> int:
-        """The address of what decided, or of what returned; 0 where neither is known."""
+        """Return the address of the condition or of the return; 0 if both are unknown."""
         origin = self._paths.origin(path)
         place = (origin.decided or origin.returned) if origin is not None else None
         return place.address if place is not None else 0
 
     def _chain(self, session: Session) -> _Chain:
-        """Down to the innermost call that failed."""
+        """Return the chain of calls down to the innermost failed call."""
         if session.kind is not SessionKind.FINAL:
             return ()
         found = 0
@@ -87,11 +88,11 @@ class Pinpoint:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there are chains whose next failure will tell more."""
+        """True if there are chains for which the next failure will show more."""
         return bool(self._waiting)
 
     def follow(self) -> None:
-        """Attach to the functions that were seen to fail since the last time."""
+        """Attach to the functions that have failed since the last call of this method."""
         new = [number for number in dict.fromkeys(self._waiting.values()) if self._is_new(number)]
         for number in new:
             self._tried.add(number)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Process ids across PID namespaces: the kernel's own for what we, in a container, are given.
+"""Map process ids in a container's PID namespace to the kernel's own ids.
 
-Inside a PID namespace every id that we see, of the held command or behind ``-p``, is one of that
-namespace, and BPF programs go by the kernel's own. A BPF iterator (Linux 5.8) tells what each
-thread of our namespace is called in both, and in the namespace that our /proc shows.
+Inside a PID namespace, all visible ids belong to that namespace: the held command's, and the ids of
+``-p``. BPF programs use the kernel's own ids. A BPF iterator (Linux 5.8) reports both ids of each
+thread in this namespace, and the id in the namespace of the mounted /proc.
 """
 
 from __future__ import annotations
@@ -26,31 +26,34 @@ PROGRAM = "rsn_pids"
 
 
 class ProcessIds(Value):
-    """The processes of our PID namespace: their ids there, the kernel's, and those in /proc.
+    """The processes of this PID namespace: their ids there, the kernel's ids, and the ids in /proc.
 
-    Without ``rows`` we are in the first namespace, and they are all the same. ``threads``: by the
-    kernel's id what /proc calls a thread, of those it shows.
+    ``rows`` is None in the first namespace, where all ids are equal. ``threads``: the ids of
+    threads in /proc, by the kernel's id, as far as /proc shows them.
     """
 
     rows: Mapping[int, tuple[int, int]] | None = None
     threads: Mapping[int, int] = MappingProxyType({})
 
     def kernel_id(self, pid: int) -> int | None:
-        """The kernel's id of the process ``pid``; None if there is no such process."""
+        """Return the kernel's id of the process ``pid``; None if the process does not exist."""
         if self.rows is None or not pid:  # 0 is the idle threads in every namespace
             return pid
         return self.rows[pid][0] if pid in self.rows else None
 
     def proc_id(self, pid: int) -> int:
-        """What /proc calls the process ``pid``."""
+        """Return the id of the process ``pid`` in /proc."""
         return pid if self.rows is None or pid not in self.rows else self.rows[pid][1]
 
     def proc_thread(self, kernel_id: int) -> int | None:
-        """What /proc calls the thread to which the kernel gave this id; None if it shows none."""
+        """Return the id in /proc of the thread with this kernel id, or None."""
         return kernel_id if self.rows is None else self.threads.get(kernel_id)
 
     def filters(self, given: FilterSettings) -> FilterSettings:
-        """``given`` with the kernel's ids. Raises InputError for one that does not exist."""
+        """Return ``given`` with the kernel's ids.
+
+        Raises InputError for an id that does not exist.
+        """
         if self.rows is None:
             return given
         pids, deny_pids = self._known("-p", given.pids), self._known("-P", given.deny_pids)
@@ -65,7 +68,7 @@ class ProcessIds(Value):
 
 
 def require_processes(filters: FilterSettings) -> None:
-    """Check the ids of ``-p`` and ``-P``. Raises InputError for one that is no process's."""
+    """Check the ids of ``-p`` and ``-P``. Raises InputError for an id without a process."""
     for option, pids in (("-p", filters.pids), ("-P", filters.deny_pids)):
         for pid in pids:
             _require_process(option, pid)
@@ -84,7 +87,7 @@ def _require_process(option: str, pid: int) -> None:
         return
     try:
         status = Path(f"/proc/{pid}/status").read_text(errors="replace")
-    except OSError:  # it has ended since, or /proc hides it
+    except OSError:  # the process has ended since, or /proc hides it
         return
     found = re.search(r"^Tgid:\s+(\d+)$", status, re.MULTILINE)
     if found and int(found[1]) != pid:
@@ -95,7 +98,7 @@ def _require_process(option: str, pid: int) -> None:
 
 
 def _no_process(option: str, pid: int, *, is_inside: bool) -> InputError:
-    """The error; ``is_inside``: we are in a PID namespace of our own."""
+    """Return the error; ``is_inside``: this process is in a separate PID namespace."""
     if not is_inside:
         return InputError(
             f"{option} {pid}: there is no process {pid}",
@@ -110,7 +113,7 @@ def _no_process(option: str, pid: int, *, is_inside: bool) -> InputError:
 
 
 def choose_program(obj: BpfObject) -> str | None:
-    """Before load: the program that tells the ids, where it is needed."""
+    """Return the program that reports the ids if it is needed; call this before the load."""
     if in_first("pid"):
         return None
     obj.set_global(".rodata", "in_pid_ns", 1)
@@ -119,9 +122,9 @@ def choose_program(obj: BpfObject) -> str | None:
 
 
 def process_ids(obj: BpfObject) -> ProcessIds:
-    """The ids as they are now; after load, of an object of :func:`choose_program`.
+    """Return the current ids; call this after the load, for an object of :func:`choose_program`.
 
-    Raises UnavailableError where the kernel does not tell them.
+    Raises UnavailableError if the kernel does not report the ids.
     """
     if in_first("pid"):
         return ProcessIds()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""From the moment probes may fire until all that came of it has been told: the live source.
+"""The live source: from the moment probes may fire until all their records are reported.
 
-Everything is detached in here, whichever way this ends: before a signal's backlog is printed, and
-by the signal itself, in the middle of whatever is being printed.
+This module detaches all probes, on every way out. A signal detaches at once, even in the middle of
+printing, and before its backlog is printed.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ if TYPE_CHECKING:
     from retsnoop_py.capture.stream import Stream
     from retsnoop_py.capture.witness import Witness
 
-#: How long to wait for records before looking at signals and the command, in ms.
+#: How long to wait for records before checking signals and the command, in ms.
 _WAIT_MS = 100
 _WAIT_COMMAND_MS = 20
-#: After so many waits without a record there are none: the reader comes by ten times a second.
+#: After this many empty reads, no record is left: the reader checks ten times a second.
 _SETTLED = 3
-#: So many bytes of records are printed in a moment.
+#: Bytes of records that are printed in a moment.
 _LITTLE = 1 << 20
 _PATIENCE = "Still detaching. One more signal ends retsnoop-py at once.\n"
 
 
 class Misses(Value):
-    """What is said of calls that no program saw: as warnings, and with ``-v``."""
+    """Messages about calls that no program saw: as warnings, and with ``-v``."""
 
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 class Hooks(Value):
-    """Loaded programs and what they are attached to."""
+    """Loaded programs and their attachments."""
 
     loaded: LoadedObject
     attached: Attached
@@ -68,7 +68,7 @@ class Hooks(Value):
     witness: Witness | None = None
 
     def misses(self, before: Sequence[Miss]) -> Misses:
-        """Calls that no program saw, but for those of ``before``; to be had before detaching."""
+        """Return calls that no program saw, minus those in ``before``. Call it before detaching."""
         missed = since(self.attached.misses(), before)
         injected = self.injected.misses() if self.injected else ()
         return Misses(
@@ -77,7 +77,7 @@ class Hooks(Value):
         )
 
     def running(self) -> RunningCalls:
-        """What finds the calls that still run."""
+        """Return the finder of calls that still run."""
         from retsnoop_py.capture.running import RunningCalls
 
         return RunningCalls(
@@ -88,7 +88,7 @@ class Hooks(Value):
         )
 
     def detach(self) -> None:
-        """Detach everything. Idempotent; what was counted can still be read."""
+        """Detach all. Idempotent; the counters can still be read."""
         with current().progress("Detaching", is_aside=True) as progress:
             if self.paths:
                 self.paths.detach()
@@ -100,7 +100,7 @@ class Hooks(Value):
             self.witness.close()
 
     def close(self) -> None:
-        """Detach everything and free it. Idempotent."""
+        """Detach all and free it. Idempotent."""
         self.detach()
         if self.paths:
             self.paths.close()
@@ -108,10 +108,10 @@ class Hooks(Value):
 
 
 class Reception:
-    """Receives and shows what ``hooks`` bring, until it is enough, or somebody says stop.
+    """Receives and shows the records of ``hooks``, until a limit or a stop request.
 
-    ``command`` is let go in between; ``open_stream`` gives where the records go; ``again`` the
-    command once more, where ``--pinpoint`` has it run again.
+    ``command`` is released in between. ``open_stream`` opens the destination of the records.
+    ``again`` returns the command once more if ``--pinpoint`` runs it again.
     """
 
     def __init__(
@@ -133,21 +133,21 @@ class Reception:
         self._before: Sequence[Miss] = ()
         self._misses = Misses()
         self._gate_closed = False
-        #: The first function that cannot be followed is reported at once, the others at the end.
+        #: Report the first function that cannot be followed at once, the others at the end.
         self._warned_of_pinpoint = False
-        #: When tracing is over, by time.monotonic().
+        #: The end of tracing, by time.monotonic().
         self._deadline = math.inf
         #: Records of the calls that still ran when the gate was closed.
         self._running = b""
-        #: How long detaching took; 0: it was not told that it began.
+        #: The duration of detaching in seconds; 0 if its start was not reported.
         self.seconds = 0.0
 
     def run(self) -> Generator[None, None, int]:
-        """Go through it from one end to the other, with a rest whenever something was shown.
+        """Run from start to end, and yield whenever records were shown.
 
-        The first rest is when tracing has begun. Gives the exit status: 74 if the recording had to
-        be given up, else 0. Raises Interrupted if a signal came before the command was let go;
-        what :class:`Reader` and the stream raise.
+        The first yield is when tracing has begun. Return the exit status: 74 if the recording was
+        aborted, else 0. Raises Interrupted if a signal came before the command was released, and
+        the errors of :class:`Reader` and of the stream.
         """
         bpf, loaded = self._settings.bpf, self._hooks.loaded
         with (
@@ -177,18 +177,18 @@ class Reception:
             return stream.exit_status
 
     def _rest(self) -> Iterator[None]:
-        """Let a caller's loop have what was shown; a second signal waits until it is back."""
+        """Yield to the caller's loop; a second signal waits until the loop returns."""
         with self._signals.held():
             yield
 
     def _begin(self, stack: ExitStack) -> Stream:
-        """Open the gate, then what shows the records, which wait in the reader meanwhile."""
+        """Open the gate, then the stream. Meanwhile the records wait in the reader."""
         command, loaded = self._command, self._hooks.loaded
         self._reader.start()
         if command is not None:
             loaded.add_to_tree(command.pid)
         self._watch(command)
-        self._before = self._hooks.attached.misses()  # of calls that nobody asked for
+        self._before = self._hooks.attached.misses()  # calls before tracing do not count
         loaded.set_ready(True)
         messages.receiving(self._settings)
         try:
@@ -206,7 +206,7 @@ class Reception:
         return stream
 
     def _watch(self, command: Command | None) -> None:
-        """Have the witness watch the command, or the processes that were asked for."""
+        """Have the witness watch the command, or the processes selected by the user."""
         witness, ids = self._hooks.witness, self._hooks.loaded.ids
         if witness is None:
             return
@@ -219,7 +219,7 @@ class Reception:
             witness.watch(kernel_id, ids.proc_thread(kernel_id) or 0, is_command=False)
 
     def _read(self, stream: Stream) -> Iterator[None]:
-        """Show what comes until it is enough, and then what has come until then."""
+        """Show records until a limit or a stop request, and then the remaining records."""
         try:
             if self._command is not None:
                 stream.expect(self._command.program)
@@ -238,7 +238,7 @@ class Reception:
                     self._look(at_end=True)
         if self._signals.stopping() or time.monotonic() >= self._deadline:
             self._limit()
-        else:  # what a command caused until its end is all shown
+        else:  # show all records of a command until its end
             self._signals.drop_never()
         if self._reader.stats().waiting_bytes > _LITTLE:
             with self._signals.held():
@@ -251,14 +251,14 @@ class Reception:
             self._detach()
 
     def _limit(self) -> None:
-        """Have what waits shown no longer than the settings allow, after a signal or ``--for``."""
+        """After a signal or ``--for``, limit the time for showing records, as the settings say."""
         seconds = self._settings.bpf.drain_seconds
         end = min(self._signals.requested_at or math.inf, self._deadline)
         if seconds and end < math.inf:
             self._signals.drop_after(end + seconds - time.monotonic())
 
     def _run_again(self, stream: Stream) -> Iterator[None]:
-        """Run the command again while there are failures of which more can be had that way."""
+        """Run the command again while this can add information to failures."""
         pinpoint = self._hooks.pinpoint
         if pinpoint is None or self._command is None or not self._command.ended():
             return
@@ -281,7 +281,7 @@ class Reception:
             messages.say("--pinpoint: failures without a source line did not repeat.")
 
     def _end_again(self, command: Command) -> None:
-        """Have a further run of the command end, where nobody needs more of it."""
+        """End a further run of the command when its output is not needed any more."""
         asked = self._signals.requested
         if not command.ended() and not command.wait_after(
             asked or signal.SIGTERM, lambda: self._signals.count if asked else 2
@@ -289,12 +289,12 @@ class Reception:
             messages.left_alone(command.pid)
 
     def _is_enough(self, stream: Stream) -> bool:
-        """Whether nothing more is to be traced."""
+        """Return True if tracing is to end."""
         over = time.monotonic() >= self._deadline
         return over or stream.done or self._signals.stopping()
 
     def _settle(self, stream: Stream) -> Iterator[None]:
-        """Show what the kernel's buffer holds, and follow what was seen to fail."""
+        """Show the records in the kernel's buffer, and follow the functions that failed."""
         empty = 0
         while empty < _SETTLED and not self._signals.stopping():
             data = self._reader.take(_WAIT_MS)
@@ -304,7 +304,7 @@ class Reception:
         self._pinpoint()
 
     def _pinpoint(self) -> None:
-        """Follow what was seen to fail; a signal's action must not meet a half of that."""
+        """Follow the functions that failed; a signal's action must not interrupt this halfway."""
         pinpoint = self._hooks.pinpoint
         if pinpoint is None or self._ended:
             return
@@ -334,7 +334,7 @@ class Reception:
                 return
 
     def _look(self, *, at_end: bool = False) -> None:
-        """Let the witness see what the threads wait for, from time to time and ``at_end``."""
+        """Let the witness check the waits of the threads, from time to time and ``at_end``."""
         witness = self._hooks.witness
         if witness is None or not (at_end or witness.is_time_to_look()):
             return
@@ -342,14 +342,14 @@ class Reception:
             witness.look(at_end=at_end)
 
     def _end(self) -> None:
-        """Close the gate in front of the probes and take what the kernel's buffer still holds."""
+        """Close the gate in front of the probes, and take the rest of the kernel's buffer."""
         if not self._ended:
             self._ended = True
             self._close_gate()
             self._reader.stop()
 
     def _close_gate(self) -> None:
-        """Let no probe do anything more; calls that run then are looked at before they return."""
+        """Close the gate; look at the calls that run at that moment before they return."""
         if self._gate_closed:
             return
         self._gate_closed = True
@@ -373,7 +373,7 @@ class Reception:
         self.seconds = time.monotonic() - started
 
     def _stop(self) -> None:
-        """What the first signal does, while it interrupts whatever is going on."""
+        """Run the action of the first signal, in the middle of other work."""
         self._close_gate()
         self._detach()
         self._end()
@@ -388,7 +388,7 @@ class Reception:
             )
 
     def _tell(self, stream: Stream, discarded: int) -> None:
-        """Say what is missing."""
+        """Report what is missing."""
         if not discarded:
             stream.feed_running(self._running)
         for text in self._misses.warnings:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Records what refuses a command's calls: audit records, filters and rule sets, dropped packets.
+"""Record which rules reject a command's calls: audit records, filters, rule sets, dropped packets.
 
-The programs are in objects of their own (``src/bpf/refused.bpf.c`` and ``dropped.bpf.c``). A kernel
-that rejects one of them records less, and `why` then knows the security module but not its profile.
-nf_tables is a module, and its types are in the module's BTF: where it is not loaded, or the kernel
-has no BTF of modules (before Linux 5.11), no packet is recorded.
+The programs are in separate objects (``src/bpf/refused.bpf.c`` and ``dropped.bpf.c``). If a kernel
+rejects one, fewer records exist, and `why` then reports the security module without its profile.
+nf_tables is a module, and its types are in the module's BTF. Without the module, or without BTF of
+modules (before Linux 5.11), no packet is recorded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ _NFTABLES = Path("/sys/module/nf_tables")
 
 
 class _Source(NamedTuple):
-    """An object, its programs (each group is attached as a whole, or not), and what reads it."""
+    """An object, its programs, and the reader of its records.
+
+    Each group of programs is attached as a whole, or not at all.
+    """
 
     file: str
     programs: tuple[tuple[str, ...], ...]
@@ -57,12 +60,12 @@ class RefusalDecoder:
         self.dropped: list[Dropped] = []
 
     def numbers(self) -> list[int]:
-        """The numbers of the calls that restrict a process, in the order of the object."""
+        """Return the numbers of the calls that restrict a process, in the order of the object."""
         by_name = {name: number for number, name in self._names.items()}
         return [by_name.get(name, 0xFFFFFFFF) for name in _RESTRICTING]
 
     def refused(self, data: bytes) -> None:
-        """Take whole records of refused.bpf.o."""
+        """Decode complete records of refused.bpf.o."""
         for fields in _whole(REFUSED, data):
             time, tid, tgid, kind, number, size, _unused, comm, text = fields
             if kind == _AUDIT:
@@ -72,7 +75,7 @@ class RefusalDecoder:
                 self.installed.append(Installed(time, tgid, _text(comm), self._names[number]))
 
     def dropping(self, data: bytes) -> None:
-        """Take whole records of dropped.bpf.o."""
+        """Decode complete records of dropped.bpf.o."""
         for fields in _whole(DROPPED, data):
             time, tid, family, handle, is_policy, port, version, _unused, address, *names = fields
             table, chain = map(_text, names)
@@ -87,7 +90,7 @@ class RefusalDecoder:
 
 
 class Refusals:
-    """Records of one run; :meth:`add_to` returns them after the context has ended."""
+    """Records of a run; :meth:`add_to` returns them after the context has ended."""
 
     def __init__(self, machine: str) -> None:
         self._decoder = RefusalDecoder(machine)
@@ -131,7 +134,7 @@ class Refusals:
                 self._lost += reader.lost()
 
     def add_to(self, witnessed: Witnessed) -> Witnessed:
-        """Return ``witnessed`` with what refused calls meanwhile."""
+        """Return ``witnessed`` with the recorded reasons for rejected calls."""
         found = self._decoder
         return replace(
             witnessed,
@@ -143,7 +146,7 @@ class Refusals:
 
 
 def _has_nftables() -> bool:
-    """Whether nf_tables is loaded or built in: else its types are unknown, and it drops nothing."""
+    """Return True if nf_tables is loaded or built in; otherwise nf_tables drops no packet."""
     if _NFTABLES.exists():
         return True
     try:

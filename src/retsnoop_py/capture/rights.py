@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a run needs: rights, asked for before anything else; limits, raised as far as we may."""
+"""The requirements of a run: rights, which are checked first, and raised limits."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _NEEDED = {"CAP_BPF": 39, "CAP_PERFMON": 38}
 def require_rights(status: Path = Path("/proc/self/status")) -> None:
     """Raise PrivilegeError unless this process may trace.
 
-    That takes loading and attaching BPF programs, and the addresses of functions. Where ``status``
-    does not tell, the kernel's own refusal will.
+    Tracing requires loading and attaching BPF programs, and the addresses of functions. If
+    ``status`` cannot be read, the kernel's own error will follow.
     """
     try:
         lines = status.read_text().splitlines()
@@ -35,7 +35,7 @@ def require_rights(status: Path = Path("/proc/self/status")) -> None:
             "tracing does not work in a user namespace: its root has no privileges over the kernel",
             "run it outside, or in a container without one (started as root, --userns=host)",
         )
-    # CAP_SYS_ADMIN implies the two that were split off from it in 5.8
+    # CAP_SYS_ADMIN implies the two capabilities that Linux 5.8 split off
     is_admin = held >> _CAP_SYS_ADMIN & 1
     missing = [name for name, bit in _NEEDED.items() if not (is_admin or held >> bit & 1)]
     if not missing:
@@ -49,35 +49,35 @@ def require_rights(status: Path = Path("/proc/self/status")) -> None:
     )
 
 
-#: Descriptors a run needs beside those of its probes.
+#: Descriptors a run needs in addition to those of its probes.
 _SPARE_FILES = 256
-#: Of these, so many after everything is attached: the transport, symbols, images.
+#: Descriptors reserved for use after attaching: the transport, symbols, images.
 _LATER_FILES = 32
-#: What loading an object takes: its maps, programs and BTF. Where that is missing libbpf and the
-#: verifier fail in many ways, none of which names the limit.
+#: Descriptors for loading an object: its maps, programs and BTF. Without them, libbpf and the
+#: verifier fail in many ways, and no error names the limit.
 _LOADING_FILES = 24
 
 
 def return_large_memory() -> None:
-    """Have what is freed in large pieces go back to the kernel at once.
+    """Return large freed memory to the kernel at once.
 
-    glibc keeps pieces as large as any it saw freed, in a heap with holes: after reading the
-    lists of functions on Linux 5.10 it is 7 MiB larger than what is in use.
+    glibc keeps freed blocks up to the largest size that it saw freed, in a fragmented heap. After
+    reading the lists of functions on Linux 5.10, the heap is 7 MiB larger than the memory in use.
     """
     process.return_large_memory()
 
 
 def raise_memlock() -> None:
-    """Let maps and programs be as large as they are, on kernels before 5.11.
+    """Remove the memory limit for maps and programs, on kernels before 5.11.
 
-    A refusal is not warned of: since 5.11 BPF memory is accounted to the cgroup, before that
-    the map that does not fit says so itself.
+    A failure is not reported. Since 5.11, BPF memory is accounted to the cgroup. Before, a map that
+    does not fit fails with its own error.
     """
     raise_limit(resource.RLIMIT_MEMLOCK, resource.RLIM_INFINITY, resource.RLIM_INFINITY)
 
 
 def raise_files(probes: int) -> str | None:
-    """Make room for ``probes`` descriptors; a warning when they may not suffice."""
+    """Make room for ``probes`` descriptors; return a warning if they may not suffice."""
     needed = probes + _SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft >= needed:
@@ -95,14 +95,14 @@ def raise_files(probes: int) -> str | None:
 
 @contextmanager
 def reserved_files() -> Iterator[None]:
-    """Keep what comes after the probes from finding all descriptors taken by them.
+    """Reserve descriptors, so that probes do not use them all.
 
     Raises UnavailableError if there are not even enough to load the programs.
     """
     held: list[int] = []
     try:
         try:
-            held = [os.open("/", os.O_PATH | os.O_CLOEXEC)]  # is there without a /dev, too
+            held = [os.open("/", os.O_PATH | os.O_CLOEXEC)]  # exists even without /dev
             while len(held) < _LATER_FILES + _LOADING_FILES:
                 held.append(os.dup(held[0]))
         except OSError as error:

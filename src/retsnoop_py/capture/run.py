@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A live run from settings to exit status: select, attach, let the command go, read, detach.
+"""A live run from settings to exit status: select, attach, release the command, read, detach.
 
-A generator: it goes on when it is asked to, so that a caller's loop may have what was shown in
-between. Whatever ends it, closing it included, what was attached is detached.
+A generator: it yields between steps, so that a caller's loop can process the shown sessions. All
+attachments are removed at any end, including a close of the generator.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ if TYPE_CHECKING:
     from retsnoop_py.recording.writer import RecordingWriter
     from retsnoop_py.session.pipeline import SinkMaker
 
-#: So few functions are attached soon by every mechanism.
+#: Every mechanism can attach this many functions quickly.
 _QUICK_BY_ANY = 200
 _PATIENCE = "Detaching what was attached so far. One more signal ends retsnoop-py at once.\n"
 
 
 class _Run(Value):
-    """What the steps of one run share."""
+    """The common data of a run's steps."""
 
     settings: Settings
     signals: StopSignals
@@ -66,17 +66,17 @@ class _Run(Value):
     target: Target
     recorder: RecordingWriter | None
     make_sink: SinkMaker
-    #: What is told once tracing has begun, and at every replay.
+    #: Warnings to print once tracing has begun, and at every replay.
     warnings: tuple[str, ...] = ()
     witness: Witness | None = None
 
 
 class Ended(Value):
-    """How a run ended.
+    """The end of a run.
 
     ``status``: 74 if the recording could not be written, else 0. ``command``: the command's exit
-    status, 128+N if signal N ended it or could not, 124 if it was ended because its time was over;
-    None without a command. ``detach``: how long detaching took, seconds.
+    status, 128+N if signal N ended it or could not, 124 if its time was over; None without a
+    command. ``detach``: the duration of detaching, in seconds.
     """
 
     status: int
@@ -85,7 +85,7 @@ class Ended(Value):
 
     @property
     def exit_status(self) -> int:
-        """Ours, where nothing else was asked for."""
+        """The default exit status of retsnoop-py."""
         return self.status or self.command or 0
 
 
@@ -96,14 +96,14 @@ def run(
     witness: Witness | None = None,
     facts: KernelFacts | None = None,
 ) -> Generator[None, None, Ended]:
-    """Trace as ``settings`` say until they are met, the command ends or somebody says stop.
+    """Trace according to ``settings`` until a limit, the command's end or a stop request.
 
-    Rests when tracing has begun and whenever the sink was given something. Gives how it ended. A
-    command that outlives the tracing (``--count``, ``--for``) is waited for; one whose run is
-    closed is told to end. ``signals`` may be entered already, or be left alone by who handles
-    signals himself. ``witness`` watches the processes; ``facts`` are those of this kernel, where
-    the caller has read some already. Raises the errors of :mod:`retsnoop_py.errors`; whatever was
-    attached is detached on every way out.
+    Yield when tracing has begun and whenever the sink got data. Return how the run ended. A command
+    that outlives the tracing (``--count``, ``--for``) is waited for; if the generator is closed,
+    the command is ended. ``signals`` may be entered already; a caller that handles signals itself
+    leaves it alone. ``witness`` watches the processes. ``facts`` describe this kernel, if the
+    caller has read some already. Raises the errors of :mod:`retsnoop_py.errors`. All attachments
+    are removed on every way out.
     """
     require_rights()
     with ExitStack() as stack:
@@ -137,7 +137,7 @@ def run(
 
 @contextmanager
 def _open_recording(path: Path | None) -> Iterator[RecordingWriter | None]:
-    """The recording to write, if one was asked for: opened before anything is traced."""
+    """Open the recording before tracing, if the settings request it."""
     if path is None:
         yield None
         return
@@ -154,8 +154,8 @@ def _held(settings: Settings, stack: ExitStack) -> Command | None:
 
 
 def _command(settings: Settings, *, quiet: bool) -> Command:
-    """The command, to be entered; ``quiet``: nobody sees what it writes."""
-    # a program that reads JSON cannot tell what is not ours
+    """Return the command, to be entered; ``quiet``: its output is discarded."""
+    # a program that reads JSON cannot separate the command's output from ours
     aside = settings.views.format is OutputFormat.JSON
     user = None
     if settings.user is not None:
@@ -168,7 +168,7 @@ def _command(settings: Settings, *, quiet: bool) -> Command:
 
 
 def choose(settings: Settings, facts: KernelFacts | None = None) -> Target:
-    """What a run is to trace; what was found on the way is told."""
+    """Return the target of a run, and print messages about the choice."""
     require_processes(settings.filters)
     target = choose_target(settings, facts)
     messages.images(settings, target.image_report)
@@ -181,7 +181,7 @@ def choose(settings: Settings, facts: KernelFacts | None = None) -> Target:
 
 
 def _trace(run: _Run) -> Generator[None, None, Ended]:
-    """Trace; how that ended, as far as the command does not matter."""
+    """Trace; return the end without the command's status."""
     settings, facts = run.settings, run.target.facts
     functions = run.target.selection.functions
     _check_number(settings, len(functions))
@@ -218,7 +218,7 @@ def _trace_plan(run: _Run, plan: AttachPlan, features: Features) -> Generator[No
             messages.injected(settings, hooks.injected)
         if signals.stopping():
             raise Interrupted("interrupted while attaching; nothing was traced")
-        # not before: an error must not have a warning about something else in front of it
+        # not earlier: a warning about another subject must not precede an error
         messages.warn(run.target.notice)
         status = yield from reception.run()
         return Ended(status, detach=reception.seconds)
@@ -230,7 +230,7 @@ def _trace_plan(run: _Run, plan: AttachPlan, features: Features) -> Generator[No
 
 @contextmanager
 def _open_stream(run: _Run, hooks: Hooks) -> Iterator[Stream]:
-    """Where the records go."""
+    """Open the destination of the records."""
     from retsnoop_py.capture.stream import WholeRecorder, open_stream
 
     by = hooks.attached.by
@@ -252,7 +252,7 @@ def _open_stream(run: _Run, hooks: Hooks) -> Iterator[Stream]:
 
 
 def _with_branches(run: _Run, features: Features, stack: ExitStack) -> _Run:
-    """The run with the CPUs' branch records switched on, if it wants them and they can be had."""
+    """Return the run with the CPUs' branch records enabled, if requested and available."""
     views = run.settings.views
     if views.lbr is None:
         return run
@@ -283,7 +283,7 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> Hooks:
         captures = run.target.captures
         with run.signals.giving_up("loading"):
             loaded = load(plan, settings, features, run.target.facts, probes, captures)
-        messages.warn(warning)  # not before: too few to load anything are an error of their own
+        messages.warn(warning)  # not earlier: too few descriptors for the load are a separate error
         context = AttachContext(
             obj=loaded.obj,
             features=features,
@@ -330,7 +330,7 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> Hooks:
 
 
 def _read_paths(run: _Run, plan: AttachPlan) -> PathProbes:
-    """The code of the functions whose ways are followed, before any of it is changed."""
+    """Read the code of the followed functions, before probes change it."""
     from retsnoop_py.capture.paths import PathProbes
 
     settings = run.settings
@@ -345,7 +345,7 @@ def _read_paths(run: _Run, plan: AttachPlan) -> PathProbes:
 
 
 def _tell(settings: Settings, paths: PathProbes) -> None:
-    """What could not be followed."""
+    """Print the functions that cannot be followed."""
     messages.not_followed(settings, "--path", paths.said)
     paths.said.clear()
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Calls that still run when tracing ends: made into records out of the kernel side's own maps.
+"""Calls that still run when tracing ends, as records from the kernel side's own maps.
 
-A session stays in its place of the map ``sessions`` until its entry function returns, so that
-what is found there once the gate in front of the probes is closed either goes on or has returned
-since: the thread's kernel stack in /proc tells.
+A session stays in its place of the map ``sessions`` until its entry function returns. After the
+gate in front of the probes is closed, a session in the map either still runs or has returned since.
+The thread's kernel stack in /proc shows which is the case.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ _MAX_DEPTH, _COMM_LEN = 64, 16
 _MAX_KSTACK = 96
 #: BUCKET_SIZE of table.bpf.h: the threads of a bucket.
 _BUCKET_SIZE = 8
-#: What an unwinder that knows no return probes (before 19138af1bd88) stops at.
+#: The frame at which an unwinder without support for return probes stops (before 19138af1bd88).
 _RETURN_PROBE = "kretprobe_trampoline"
-#: How long a thread is watched that runs on a CPU, so that its stack cannot be had, in s.
+#: How long to watch a thread that runs on a CPU and therefore has no stack, in s.
 _WATCHED, _STEP = 0.06, 0.01
 
 
 class _Place(NamedTuple):
-    """A place of the table that is in use: its number, and the session's bytes."""
+    """A used place of the table: its number, and the session's bytes."""
 
     number: int
     data: bytes
 
 
 class Seen(Value):
-    """Who had a session when tracing was about to end.
+    """The threads that had a session shortly before the end of tracing.
 
-    ``switches``: by thread and start, how often the thread had given its CPU away.
+    ``switches``: by thread and start, the number of context switches of the thread.
     """
 
     switches: Mapping[tuple[int, int], int]
@@ -58,7 +58,7 @@ class Seen(Value):
 
 
 class _Thread:
-    """A thread in /proc, by what that calls it; None for one that it does not show."""
+    """A thread in /proc, by its ids there; None for ids that /proc does not show."""
 
     def __init__(self, tgid: int | None, tid: int | None, proc: Path) -> None:
         self.folder = proc / str(tgid) / "task" / str(tid)
@@ -70,7 +70,10 @@ class _Thread:
             return ""
 
     def inner_ids(self) -> tuple[int, int, int]:
-        """Thread and process in their own PID namespace, and its inode; zeros in the first one."""
+        """Return thread and process id in their own PID namespace, and its inode.
+
+        The result is three zeros in the first namespace.
+        """
         status = self._read("status")
         inner = [re.search(rf"^{name}:.*\s(\d+)$", status, re.MULTILINE) for name in _IDS]
         if in_first("pid", self.folder) or None in inner:
@@ -88,24 +91,25 @@ class _Thread:
         return sum(map(int, _SWITCHES.findall(self._read("status"))))
 
     def state(self) -> str:
-        """Its letter; empty for a thread that is gone."""
+        """Return the letter of the state; empty for a thread that has ended."""
         return self._read("stat").rpartition(")")[2].strip()[:1]
 
     def user_ticks(self) -> str:
-        """How long it has run outside of the kernel."""
+        """Return how long the thread has run outside the kernel, as text in ticks."""
         return (self._read("stat").rpartition(")")[2].split() or [""] * 12)[11]
 
     def stack(self) -> list[tuple[str, int, int, str | None]]:
-        """Name, offset, size and module of each frame, innermost first."""
+        """Return name, offset, size and module of each frame, innermost first."""
         frames = _FRAME.findall(self._read("stack"))
         return [(name, int(at, 16), int(size, 16), mod or None) for name, at, size, mod in frames]
 
 
 def places_in_use(buckets: bytes, size: int) -> list[int]:
-    """The places of the table that a thread has, of its ``buckets`` of ``size`` bytes each.
+    """Return the places of the table that a thread uses, from its ``buckets`` of ``size`` bytes.
 
-    A bucket begins with its threads, by the addresses of their ``task_struct``, whose upper byte
-    is never 0. Mostly there are none, so the buckets are gone through by that byte all at once.
+    A bucket begins with the addresses of its threads' ``task_struct``. The upper byte of an address
+    is never 0. Usually all buckets are empty, so the function scans that byte of all buckets at
+    once.
     """
     return sorted(
         number * _BUCKET_SIZE + i
@@ -116,10 +120,10 @@ def places_in_use(buckets: bytes, size: int) -> list[int]:
 
 
 class RunningCalls:
-    """Finds the sessions that are in the maps of ``loaded``.
+    """Finds the sessions in the maps of ``loaded``.
 
-    ``is_sure``: the kernel lets no return slip, so that a thread that has not moved is still in
-    its call, even where a jump to another function has taken the call's frame off the stack.
+    ``is_sure``: the kernel misses no return. Then a thread without a context switch is still in its
+    call, even if a tail call has removed the call's frame from the stack.
     """
 
     def __init__(
@@ -139,7 +143,7 @@ class RunningCalls:
         self._is_sure = is_sure
         self._proc = proc
 
-    # mostly there is no session, and all this is not needed
+    # usually no session exists, and these values are not needed
 
     @cached_property
     def _offsets(self) -> dict[str, dict[str, int]]:
@@ -162,7 +166,7 @@ class RunningCalls:
         return {member.name: index for index, member in enumerate(self._record.members)}
 
     def see(self) -> Seen:
-        """Who has a session now; to be asked before the gate is closed."""
+        """Return the current sessions' threads. Call it before the gate is closed."""
         seen = {}
         places = self._places()
         ids = self._ids_now() if places else ProcessIds()
@@ -173,18 +177,18 @@ class RunningCalls:
         return Seen(seen, ids)
 
     def _thread(self, ids: ProcessIds, tgid: int, tid: int) -> _Thread:
-        """The thread that has these ids for the kernel."""
+        """Return the thread with these kernel ids."""
         return _Thread(ids.proc_thread(tgid), ids.proc_thread(tid), self._proc)
 
     def _ids_now(self) -> ProcessIds:
-        """What /proc calls the threads that there are by now."""
+        """Return the current ids of threads in /proc."""
         try:
             return process_ids(self._obj)
         except RetsnoopError:
             return ProcessIds({})
 
     def records(self, seen: Seen) -> bytes:
-        """The records of all calls that run on, as if the kernel side had sent them."""
+        """Return the records of all running calls, in the kernel side's format."""
         return b"".join(self._records_of(place, seen) for place in self._places())
 
     def _places(self) -> list[_Place]:
@@ -210,7 +214,7 @@ class RunningCalls:
         return value
 
     def _records_of(self, place: _Place, seen: Seen) -> bytes:
-        """The session's record, behind what its log holds; nothing if it has ended since."""
+        """Return the session's record after its log; empty if the session has ended since."""
         fields, now = self._fields(place), time.monotonic_ns()
         field = self._field
         tgid, tid, start = (int(fields[field[name]]) for name in ("tgid", "tid", "start_ts"))
@@ -249,10 +253,10 @@ class RunningCalls:
     def _where(
         self, thread: _Thread, running: Sequence[Function], unmoved: int | None
     ) -> list[int] | None:
-        """The kernel stack of a thread that is in its calls; None if it is not, or gone.
+        """Return the kernel stack of a thread inside its calls; None if it has left them or ended.
 
-        Of one that runs on a CPU there is no stack: it is in its calls if it never leaves the
-        kernel while it is watched.
+        A thread that runs on a CPU has no stack. It counts as inside its calls if it does not leave
+        the kernel while it is watched.
         """
         ticks, end = thread.user_ticks(), time.monotonic() + _WATCHED
         while thread.state() == "R" and time.monotonic() < end:
@@ -272,21 +276,21 @@ class RunningCalls:
         return addresses
 
     def _address(self, name: str, offset: int, size: int, module: str | None) -> int:
-        """What a frame of /proc was made from; 0 where its symbol is not known."""
+        """Return the address of a frame in /proc; 0 if its symbol is unknown."""
         symbols = self._kallsyms.named(name, module)
         symbols = [symbol for symbol in symbols if symbol.module == module] or symbols
         best = [symbol for symbol in symbols if symbol.size == size] or symbols
         return best[0].address + offset if best else 0
 
     def _call_sites(self, place: _Place, depth: int) -> list[int]:
-        """Where the running calls return to, innermost first, and what was above the first."""
+        """Return the running calls' return addresses, innermost first, then the callers above."""
         at, outer = (self._offsets["session"][name] for name in ("sites", "outer"))
         sites = struct.unpack_from(f"={depth}Q", place.data, at)
         above = struct.unpack_from(f"={self._number(place, 'outer_cnt')}Q", place.data, outer)
         return [*reversed(sites), *above[2:]]
 
     def _events(self, place: _Place, fields: Sequence[Any]) -> bytes:
-        """What the session's log holds, as a record."""
+        """Return the session's log as a record."""
         mark, at = self._offsets["log_mark"], self._offsets["session"]["log"]
         used, count = (
             struct.unpack_from("=I", place.data, at + mark[name])[0] for name in ("bytes", "events")
@@ -310,7 +314,7 @@ class RunningCalls:
 
 
 def _is_frame_of(function: Function, frame: tuple[str, int, int, str | None]) -> bool:
-    """Whether the frame is one of ``function``, or of the trampoline that calls it."""
+    """Return True if the frame belongs to ``function``, or to the trampoline that calls it."""
     name, _, _, module = frame
     if name.startswith("bpf_trampoline_"):
         key = name.removeprefix("bpf_trampoline_")

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Ctrl-C at any moment. Who asks once more gets less patience.
+"""Handle Ctrl-C at any moment. Each further signal stops faster.
 
 ======= ===========================================================================
 signal  what it does
 ======= ===========================================================================
-first   stops: what is being prepared is given up; what is attached is detached, at
-        once, and then what had been captured until then is printed
-second  drops what is still to be printed, and tells how much that was
-third   kills us, as it would have without a handler
+first   stops: preparations are aborted; attached probes are detached at once, and
+        then the records captured until then are printed
+second  drops the records that are not printed yet, and reports their number
+third   kills retsnoop-py, as without a handler
 ======= ===========================================================================
 
-A time limit (:meth:`StopSignals.drop_after`) does what a second signal does.
-
-The third works even where Python does not get to run: the signals are counted in C.
+A time limit (:meth:`StopSignals.drop_after`) acts like a second signal. The third signal works even
+if Python code does not run: C code counts the signals.
 """
 
 from __future__ import annotations
@@ -32,41 +31,40 @@ from retsnoop_py.listener import current
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-#: A limit that has passed already leaves this long, in seconds, to show something.
+#: Seconds for showing records that remain after a limit that has already passed.
 _LEAST_S = 1.0
 
 
 class Dropped(BaseException):
-    """The second signal: nothing of what waits is to be printed."""
+    """The second signal: none of the waiting records is to be printed."""
 
 
 class StopSignals:
-    """While entered, SIGINT, SIGTERM and SIGHUP ask to stop instead of killing.
+    """While entered, SIGINT, SIGTERM and SIGHUP request a stop instead of killing.
 
-    Where it is not entered, as in a library's caller, signals are left alone, and only
-    :meth:`stop` asks. ``requested`` is the signal's number once one came, else 0. What it does is
-    up to what is going on: see :meth:`giving_up`, :meth:`stopping_by` and :meth:`held`.
-
-    SIGHUP that was ignored when we started stays ignored, which is what nohup(1) asks for. An
-    ignored SIGINT asks for nothing: a shell does that to whatever a script starts in the
-    background, and ``kill -INT`` is how the script ends it.
+    If it is not entered, as in a library's caller, signals are left alone, and only :meth:`stop`
+    requests a stop. ``requested`` is the number of the signal that came, else 0. Its effect depends
+    on the current work: see :meth:`giving_up`, :meth:`stopping_by` and :meth:`held`. If SIGHUP was
+    ignored at the start, it stays ignored, as nohup(1) requires. An ignored SIGINT is not
+    respected: shells ignore it for background processes of scripts, and ``kill -INT`` is how the
+    script ends them.
     """
 
     def __init__(self) -> None:
         self.requested = 0
-        #: What to say to who asks again while that has to be waited for.
+        #: The message for a further signal during work that must be waited for.
         self.patience = ""
         self._old: dict[signal.Signals, Any] = {}
-        #: Whether what we were started with is known only while this is entered.
+        #: True if the inherited state is recorded only while this is entered.
         self._remembers = False
         self._gives_up = False
         self._action: Callable[[], None] | None = None
         self._drops = False
         self._held = 0
         self._asked = self._asked_to_drop = False
-        #: Whether a time limit asked to drop what waits.
+        #: True if a time limit requested to drop the waiting records.
         self.is_late = False
-        #: When the signal came, by time.monotonic(); 0.0: none did.
+        #: The time of the signal, by time.monotonic(); 0.0 without a signal.
         self.requested_at = 0.0
 
     def __enter__(self) -> Self:
@@ -87,23 +85,23 @@ class StopSignals:
 
     @property
     def count(self) -> int:
-        """How often signals asked us to stop; those within 100 ms are one request."""
+        """The number of stop requests by signals; signals within 100 ms are one request."""
         return process.signals_seen() if self._old else 0
 
     def stopping(self) -> bool:
-        """Whether to stop."""
+        """Return True if a stop was requested."""
         return bool(self.requested) or self._asked
 
     def stop(self, *, drop: bool = False) -> None:
-        """Ask to stop, from any thread; ``drop``: what waits is not to be shown any more."""
+        """Request a stop, from any thread; ``drop``: do not show the waiting records."""
         self._asked = True
         self._asked_to_drop = self._asked_to_drop or drop
 
     def drop_after(self, seconds: float) -> None:
-        """Have what waits dropped ``seconds`` from now, as a second signal would.
+        """Drop the waiting records ``seconds`` from now, like a second signal.
 
-        A write that nobody reads ends too. Of several limits the first counts. Nothing happens
-        where signals are the caller's.
+        The limit also ends a write that blocks because its reader does not read. If there are
+        several limits, the first counts. It has no effect if the caller handles signals.
         """
         if not self._old:
             return
@@ -114,7 +112,7 @@ class StopSignals:
             signal.setitimer(signal.ITIMER_REAL, before)
 
     def drop_never(self) -> None:
-        """Take the time limit back."""
+        """Cancel the time limit."""
         if signal.SIGALRM in self._old:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, self._old.pop(signal.SIGALRM))
@@ -126,16 +124,16 @@ class StopSignals:
 
     @contextmanager
     def giving_up(self, doing: str) -> Iterator[None]:
-        """Within it a signal ends ``doing`` wherever it is: raises Interrupted.
+        """Let a signal end ``doing`` at any point: raise Interrupted.
 
-        For what leaves nothing behind but memory and open files.
+        Use it for work that leaves only memory and open files behind.
         """
         try:
             self._gives_up = True
             if not self.requested:
                 yield
         except KeyboardInterrupt:
-            pass  # told below
+            pass  # handled below
         finally:
             self._gives_up = False
         if self.requested:
@@ -143,10 +141,10 @@ class StopSignals:
 
     @contextmanager
     def stopping_by(self, action: Callable[[], None]) -> Iterator[None]:
-        """Within it the first signal calls ``action`` at once, the second raises Dropped.
+        """Let the first signal call ``action`` at once, and the second one raise Dropped.
 
-        ``action`` runs between two instructions of what is going on, which then goes on: it must
-        not need anything that may be half done. It is not interrupted itself.
+        ``action`` runs between two instructions of the current work, which then continues. It must
+        not need data that may be half complete. ``action`` itself is not interrupted.
         """
         self._action, self._drops = action, True
         try:
@@ -159,9 +157,10 @@ class StopSignals:
 
     @contextmanager
     def postponed(self) -> Iterator[None]:
-        """Within it the first signal's action waits, and comes right behind it.
+        """Postpone the first signal's action to the end of the block.
 
-        For imports of what the action needs: it must not find a module half imported.
+        It protects imports of modules that the action needs: the action must not find a module half
+        imported.
         """
         action, self._action = self._action, None
         try:
@@ -173,7 +172,7 @@ class StopSignals:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """What is done within is done to its end; a second signal raises Dropped behind it."""
+        """Complete the work in the block; a second signal raises Dropped after it."""
         self._held += 1
         try:
             yield
@@ -182,7 +181,7 @@ class StopSignals:
         self.drop_if_asked()
 
     def drop_if_asked(self) -> None:
-        """Raise Dropped where a second signal came and that is for it to do."""
+        """Raise Dropped if a second signal came and may drop records now."""
         if self._drops and not self._held and (self._asked_to_drop or self.count >= 2):
             self._drops = False
             raise Dropped

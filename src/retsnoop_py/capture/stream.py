@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The live end of a stream: the header that a reader of it needs, and where the records go."""
+"""The live end of a stream: its header, and the destination of the records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class WholeRecorder:
-    """Writes to a recording what a signal is not to cut: ``held`` keeps signals waiting."""
+    """Writes to a recording without interruption: ``held`` keeps signals waiting."""
 
     def __init__(
         self, writer: RecordingWriter, held: Callable[[], AbstractContextManager[None]]
@@ -43,7 +43,7 @@ class WholeRecorder:
         self._held = held
 
     def start(self, header: StreamHeader) -> None:
-        """What the recording begins with."""
+        """Write the beginning of the recording."""
         with self._held():
             self._writer.start(header)
 
@@ -54,23 +54,23 @@ class WholeRecorder:
         users: Sequence[UserSymbol] = (),
         origins: Sequence[tuple[OriginKey, Origin]] = (),
     ) -> None:
-        """Records, and the symbols they need."""
+        """Write records, and the symbols they need."""
         with self._held():
             self._writer.write(symbols, batch, users, origins)
 
     def warn(self, text: str) -> None:
-        """A warning the user has seen."""
+        """Write a warning that the user has seen."""
         with self._held():
             self._writer.warn(text)
 
     def end(self, stats: Mapping[str, int], counts: Mapping[str, int]) -> None:
-        """The counters; nothing follows."""
+        """Write the counters, and end the recording."""
         with self._held():
             self._writer.end(stats, counts)
 
 
 class Stream:
-    """Raw records in, sessions and a recording out."""
+    """Converts raw records to sessions and a recording."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Stream:
 
     @property
     def done(self) -> bool:
-        """Whether as many sessions as were asked for have been shown."""
+        """True if the requested number of sessions has been shown."""
         return self._pipeline.done
 
     @property
@@ -99,12 +99,12 @@ class Stream:
         return self._pipeline.exit_status
 
     def expect(self, program: str) -> None:
-        """Know a program, by its path, that may end before its process can be looked at."""
+        """Read a program, by its path, that may end before its process can be examined."""
         if self._users is not None:
             self._users.expect(program)
 
     def see(self, pid: int) -> None:
-        """Look at a process whose program may be asked for after its end."""
+        """Examine a process now; its program's symbols may be needed after its end."""
         if self._users is not None:
             self._users.see(pid)
 
@@ -116,18 +116,18 @@ class Stream:
         *,
         is_late: bool = False,
     ) -> None:
-        """Report what was lost, and end the recording.
+        """Report lost records, and end the recording.
 
-        ``discarded`` records were dropped on demand, or by a time limit if ``is_late``.
+        ``discarded`` records were dropped on request, or by a time limit if ``is_late``.
         """
         stats = self._stats_layout.unpack(loaded.stats())
         counts = {CALLS: loaded.calls(), SHORT: loaded.failed_short()}
-        # a record the perf buffer had no room for is seen from both ends
+        # both sides count a record that did not fit into the perf buffer
         lost = max(reader.lost_kernel - stats["sessions_dropped"], 0)
         if reader.why_lost:
             self.warn(reader.why_lost)
-        # sessions that were open when their threads were gone: begun that late, or nothing had
-        # looked at the exit, and so far only a missed return keeps a session open (task.bpf.h)
+        # sessions of ended threads: either they began late, or no program saw the exit. So far only
+        # a missed return keeps a session open (task.bpf.h)
         unexplained = min(stats["sessions_died"], loaded.unseen_exits())
         mine = {
             "sessions_died": stats["sessions_died"] - unexplained,
@@ -140,7 +140,7 @@ class Stream:
         self._pipeline.finish({**stats, **mine}, self._warnings, counts)
 
     def _warnings(self) -> list[str]:
-        """What was wrong with files that symbols came from."""
+        """Return the warnings about files with symbols."""
         return [*self._target.image_warnings, *(self._users.warnings if self._users else ())]
 
 
@@ -155,9 +155,9 @@ def open_stream(  # noqa: PLR0913 - all that a run has comes together here
     origins: Origins | None = None,
     accept: Callable[[Session], bool] | None = None,
 ) -> Iterator[Stream]:
-    """The stream of a run whose functions are attached, by ``mechanism`` in words."""
+    """Open the stream of a run with attached functions; ``mechanism`` is its description."""
     with ExitStack() as stack:
-        target.facts.kallsyms.outdate()  # our own programs are among the symbols now
+        target.facts.kallsyms.outdate()  # the symbols now include our own programs
         header = _stream_header(settings, target, mechanism, loaded)
         symbolizer = stack.enter_context(target.symbolizer())
         if recorder is not None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a run is about: the kernel's facts, the functions chosen, the images that have DWARF.
+"""The target of a run: the kernel's facts, the selected functions, the images with DWARF.
 
-Reads the kernel and changes nothing, so a dry run goes through it as well.
+This module reads the kernel without changing it, so a dry run uses it as well.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 class Target(Value):
-    """The kernel and what of it to trace; ``symbolize`` is never ``AUTO``.
+    """The kernel and the functions to trace; ``symbolize`` is never ``AUTO``.
 
-    ``images`` is None when neither the selection nor the output needs DWARF; ``notice`` says
-    why there are no source lines where nobody insisted on them. ``captures`` is what is to be
-    noted of arguments. ``ordinary`` says which results are no failures of which functions,
-    and why.
+    ``images`` is None if neither the selection nor the output needs DWARF. ``notice`` explains
+    missing source lines if the user did not explicitly request them. ``captures`` contains the
+    arguments to record. ``ordinary`` contains results that are not failures, with functions and
+    reasons.
     """
 
     facts: KernelFacts
@@ -44,22 +44,22 @@ class Target(Value):
 
     @property
     def kaslr_offset(self) -> int | None:
-        """How far vmlinux was moved, bytes; None without an image to compare with."""
+        """The offset of the running kernel from vmlinux in bytes; None without an image."""
         vmlinux = self.images.vmlinux() if self.images is not None else None
         return vmlinux.bias if vmlinux is not None else None
 
     @property
     def image_report(self) -> tuple[str, ...]:
-        """Every image looked at and why it was passed over."""
+        """Every image that was examined, and why it was not used."""
         return self.images.report if self.images is not None else ()
 
     @property
     def image_warnings(self) -> list[str]:
-        """What was wrong with images that were opened."""
+        """Warnings about opened images."""
         return self.images.warnings if self.images is not None else []
 
     def symbolizer(self) -> KernelSymbolizer:
-        """Resolves addresses of this kernel; a context manager that closes the images."""
+        """Return a symbolizer for this kernel; a context manager that closes the images."""
         from retsnoop_py.symbolize.kernel import KernelSymbolizer
 
         return KernelSymbolizer(self.facts, self.symbolize, self.images)
@@ -68,13 +68,12 @@ class Target(Value):
 def choose_target(
     settings: Settings, facts: KernelFacts | None = None, *, prototypes: bool = False
 ) -> Target:
-    """Find images and functions; with ``prototypes``, or if a run shows or records them, these.
+    """Find images and functions; read prototypes with ``prototypes``, or if the run needs them.
 
-    ``facts`` are those of the running kernel, where the caller has read some already.
-
-    Raises what :func:`~retsnoop_py.selection.select.select` and
-    :func:`~retsnoop_py.probes.choose.choose_probes` raise; UnavailableError on a kernel
-    without BTF; InputError where source lines were explicitly asked for and no image has them.
+    ``facts`` describe the running kernel, if the caller has read some already. Raises the errors of
+    :func:`~retsnoop_py.selection.select.select` and
+    :func:`~retsnoop_py.probes.choose.choose_probes`; UnavailableError on a kernel without BTF;
+    InputError if source lines were explicitly requested and no image has them.
     """
     specs = _specs(settings)
     facts = facts or KernelFacts()
@@ -103,7 +102,7 @@ def choose_target(
 def _ordinary(
     selection: Selection, settings: Settings, facts: KernelFacts
 ) -> tuple[Selection, Mapping[str, str]]:
-    """The selection with the results in it that are no failures, and the reasons."""
+    """Return the selection with results marked that are not failures, and the reasons."""
     if not settings.results.ordinary:
         return selection, {}
     from retsnoop_py.selection.ordinary import apply_rules, load
@@ -129,7 +128,7 @@ def _captures(
 
 
 def _settle(mode: SymbolizeMode, images: KernelImages) -> SymbolizeMode:
-    """What can be shown of what was asked for."""
+    """Return the requested mode, reduced to a mode that the images support."""
     if images.search.notice is None:
         return SymbolizeMode.INLINES if mode is SymbolizeMode.AUTO else mode
     if mode in (SymbolizeMode.LINES, SymbolizeMode.INLINES):
@@ -142,7 +141,7 @@ def _settle(mode: SymbolizeMode, images: KernelImages) -> SymbolizeMode:
 
 
 def _specs(settings: Settings) -> list[ProbeSpec]:
-    """What ``-J`` says."""
+    """Return the parsed ``-J`` options."""
     if not settings.probes:
         return []
     from retsnoop_py.probes.spec import parse

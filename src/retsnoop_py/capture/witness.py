@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Watches what a command does and says: failing calls, texts, signals, ends of processes.
+"""Record a command's actions: failing calls, written texts, signals, ends of processes.
 
-The programs are in an object of their own (``src/bpf/witness.bpf.c``) and attached to tracepoints,
-so that they see what a system call returned whoever made the result, and cost other runs nothing.
+The programs are in a separate object (``src/bpf/witness.bpf.c``) and attached to tracepoints. There
+they see the result of each system call, wherever the result was made. Other runs have no overhead.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ _PROGRAMS = (
     *("witness_entry", "witness_call", "witness_fork", "witness_exec", "witness_exit"),
     "witness_oom",
 )
-#: One of these is loaded: the first one where the kernel can look up mappings (Linux 5.17).
+#: One of the two is loaded: the first if the kernel can look up mappings (Linux 5.17).
 _SIGNALS = ("witness_signal_mapped", "witness_signal")
-#: These take kprobes, which a kernel may have switched off. Without them no test of a capability is
-#: seen and no refused netlink message, and nothing else is missing.
+#: These programs use kprobes, which a kernel may have disabled. Without them, only tests of
+#: capabilities and rejected netlink messages are missing.
 _CHECKS = ("witness_checked", "witness_check")
 _REFUSALS = ("witness_request",)
-#: A kernel may be without io_uring.
+#: A kernel may lack io_uring.
 _COMPLETIONS = ("witness_complete",)
 _RING_BYTES = 8 << 20
 _QUEUE_BYTES = 32 << 20
@@ -76,28 +76,28 @@ _ENTRY = Struct("=QI4x")
 _LIMITS, _GROUPS = 16, 32
 _STATE = Struct(f"={2 * _LIMITS}Q6QIIIII{_GROUPS}II3QII40s")
 _HAS_LOW, _HAS_HIGH = 1, 2
-#: Handlers of settings below /proc/sys whose two bounds are numbers: bits, and whether they may be
-#: negative. Others may keep anything there.
+#: Handlers of settings below /proc/sys with two numbers as bounds: bits, and if they may be
+#: negative. Other handlers may store other data there.
 _NUMBERS = {
     "proc_dointvec_minmax": (32, True),
     "proc_douintvec_minmax": (32, False),
     "proc_dou8vec_minmax": (32, False),
     "proc_doulongvec_minmax": (64, False),
 }
-#: struct witness_place, so many of them in each call; WITNESS_OF_* and WITNESS_PLACE_*.
+#: struct witness_place, _PLACES per call; WITNESS_OF_* and WITNESS_PLACE_*.
 _PLACE, _PLACES = Struct("=QIIII"), 4
 _OF_CWD, _OF_ROOT = 6, 7
-#: Where the names of a call begin, behind the struct witness_event.
+#: The offset of the names in a call's record, behind the struct witness_event.
 _NAMES = _STATE.size + _PLACES * _PLACE.size
 #: struct nlmsghdr.
 _MESSAGE_HEAD = 16
 _UNKNOWN, _DETACHED, _DELETED = 1, 2, 4
-#: enum WITNESS_* of the object: what is done about a call, flags of a record.
+#: enum WITNESS_* of the object: actions for a call, flags of a record.
 _DO_ADDRESS, _DO_ADDRESS_4, _DO_WRITE, _DO_WRITEV = (1 << bit for bit in range(8, 12))
 _DO_SUCCESS, _DO_SO_ERROR, _DO_DESCRIPTOR = 1 << 12, 1 << 13, 16
 _COMPAT, _FILTERED, _ADDRESS, _ENTERED, _NOT_ENTERED = (1 << bit for bit in range(5))
 _SO_ERROR, _COMPLETION = 1 << 5, 1 << 6
-#: An option of cap_capable(): a failure is no news (CAP_OPT_NOAUDIT).
+#: An option of cap_capable(): the failure is expected (CAP_OPT_NOAUDIT).
 _NO_AUDIT = 2
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _WRITES = {"write": _DO_WRITE, "pwrite64": _DO_WRITE, "writev": _DO_WRITEV}
@@ -112,16 +112,17 @@ fixed_fd_install ftruncate bind listen
 """
 _REQUESTS = tuple(_REQUEST_NAMES.split())
 _STOPS = (SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU)
-#: What the tree of processes has for the command, whose root is ours, and for others.
+#: Values in the process tree: the command, which has retsnoop-py's root directory, and other
+#: processes.
 _COMMAND, _OTHER = b"\2", b"\1"
-#: Calls and texts that are kept, the newest.
+#: Maximum numbers of calls and texts; the newest are kept.
 _KEPT_CALLS, _KEPT_TEXTS = 20_000, 20_000
-#: Calls that a thread may still be asked for.
+#: Maximum number of calls that are kept by thread.
 _MOST_BY_THREAD = 50_000
 
 
 class Kind(IntEnum):
-    """``enum WITNESS_*`` of the object: what a record tells of."""
+    """``enum WITNESS_*`` of the object: the kind of a record."""
 
     CALL = 1
     TEXT = 2
@@ -163,13 +164,12 @@ def _nothing(_: int) -> None:
 
 
 class Witness:
-    """Watches one run. :meth:`open` it before the command may run, :meth:`close` it behind its end.
+    """Watches a run. Call :meth:`open` before the command may run, :meth:`close` after its end.
 
-    ``hang`` sees what the threads wait for. ``finds_mappings``: the kernel has bpf_find_vma().
-    ``function_at`` gives the name of the kernel's function at an address. ``by_thread`` gets the
-    failed system calls, too.
-    ``found`` is what was seen; complete behind :meth:`close`. A kernel that refuses the programs
-    makes no error: ``found.problem`` says it.
+    ``hang`` checks the waits of the threads. ``finds_mappings``: the kernel has bpf_find_vma().
+    ``function_at`` returns the name of the kernel function at an address. ``by_thread`` also gets
+    the failed system calls. ``found`` contains the records; it is complete after :meth:`close`. If
+    the kernel rejects the programs, this is not an error: ``found.problem`` contains the message.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class Witness:
         hang: HangWatch | None = None,
         by_thread: CallsByThread | None = None,
     ) -> Witness:
-        """One for the kernel that ``facts`` are of."""
+        """Return a witness for the kernel of ``facts``."""
 
         def function_at(address: int) -> str | None:
             found = facts.kallsyms.lookup(address)
@@ -215,7 +215,7 @@ class Witness:
         )
 
     def open(self) -> None:
-        """Load and attach; nothing is watched yet."""
+        """Load and attach the programs. Watching begins with :meth:`watch`."""
         try:
             with ExitStack() as stack:
                 obj = stack.enter_context(BpfObject(OBJECTS / _OBJECT))
@@ -249,10 +249,10 @@ class Witness:
             self._problem = error.message
 
     def watch(self, kernel_id: int, proc_id: int, *, is_command: bool) -> None:
-        """Watch a process, and what descends from it.
+        """Watch a process and its descendants.
 
-        ``proc_id``: its id in /proc. ``is_command``: we began it, and it has run nothing yet, so
-        that its root is ours.
+        ``proc_id``: its id in /proc. ``is_command``: retsnoop-py started the process, and it has
+        run no program yet, so it has retsnoop-py's root directory.
         """
         if self._hang is not None and proc_id:
             self._hang.roots.append(proc_id)
@@ -261,13 +261,13 @@ class Witness:
             self._object.map("tree").update(pack("=I", kernel_id), kind)
 
     def is_time_to_look(self) -> bool:
-        """Whether :meth:`look` would look at the threads of the command now."""
+        """Return True if :meth:`look` would check the threads of the command now."""
         return self._hang is not None and self._hang.is_due()
 
     def look(self, *, at_end: bool = False) -> None:
-        """Have the :class:`HangWatch` see what the threads wait for; ``at_end``: for the last time.
+        """Have the :class:`HangWatch` check the waits of the threads; ``at_end``: the last time.
 
-        Not to be interrupted by :meth:`close`.
+        :meth:`close` must not interrupt this method.
         """
         if self._hang is None:
             return
@@ -275,7 +275,7 @@ class Witness:
         self._hang.look(self, at_end=at_end)
 
     def read(self) -> None:
-        """Take what has come so far. Not to be interrupted by :meth:`close`."""
+        """Read the records so far. :meth:`close` must not interrupt this method."""
         while self._reader is not None and self._decoder is not None:
             data = self._reader.take(0)
             if not data:
@@ -283,22 +283,22 @@ class Witness:
             self._decoder.feed(data)
 
     def living(self) -> frozenset[int]:
-        """The processes that were begun by the watched ones; none where /proc has other ids."""
+        """Return the processes started by the watched ones; none if /proc has other ids."""
         if self._decoder is None or not self._has_same_ids:
             return frozenset()
         return frozenset(self._decoder.living)
 
     def begun(self, tid: int, number: int) -> int | None:
-        """When a thread began the system call that it is in, ns of CLOCK_MONOTONIC.
+        """Return when a thread began its current system call, in ns of CLOCK_MONOTONIC.
 
-        None where it was in the call before this watched, or where that is not known.
+        Return None if the call began before the watching, or if the time is unknown.
         """
         data = self._element("entries", tid)
         time, of = _ENTRY.unpack(data) if data else (0, 0)
         return time if time and of == number else None
 
     def stop_of(self, pid: int) -> tuple[int, int] | None:
-        """The last signal that stops the process, and who sent it; None if none was seen."""
+        """Return the last signal that stops the process, and its sender, or None."""
         return self._decoder.stop_of(pid) if self._decoder is not None else None
 
     def _element(self, name: str, number: int) -> bytes | None:
@@ -310,7 +310,7 @@ class Witness:
             return None
 
     def close(self) -> None:
-        """Detach, and read what still waits. Idempotent."""
+        """Detach, and read the remaining records. Idempotent."""
         reader, self._reader = self._reader, None
         if reader is None or self._object is None or self._decoder is None:
             return
@@ -323,7 +323,7 @@ class Witness:
 
     @property
     def found(self) -> Witnessed:
-        """What was seen."""
+        """The records."""
         if self._decoder is None:
             return Witnessed(problem=self._problem)
         return self._refusals.add_to(self._decoder.found(self._lost))
@@ -338,7 +338,7 @@ class Witness:
 
 
 def _action(call: Syscall) -> int:
-    """What the programs do about a call (``WITNESS_DO_*``)."""
+    """Return the programs' actions for a call (``WITNESS_DO_*``)."""
     found = sum(1 << one for one in call.texts) | _WRITES.get(call.name, 0)
     found |= sum(1 << _DO_DESCRIPTOR + one for one in call.descriptors)
     if call.address is not None:
@@ -349,7 +349,7 @@ def _action(call: Syscall) -> int:
 
 
 class CallsByThread:
-    """Failed system calls that are asked for by a time inside them, thread by thread.
+    """Failed system calls, found by thread and by a time inside the call.
 
     The times of each thread must not decrease: calls before the last time are forgotten.
     """
@@ -357,11 +357,11 @@ class CallsByThread:
     def __init__(self) -> None:
         self._calls: dict[int, deque[SystemCall]] = {}
         self._count = 0
-        #: By thread: when the last call returned that was dropped for want of room.
+        #: By thread: the return time of the last call that was dropped because too many were kept.
         self._dropped: dict[int, int] = {}
 
     def add(self, call: SystemCall) -> None:
-        """Keep a call that returned later than those of its thread so far."""
+        """Keep a call that returned later than the earlier calls of its thread."""
         self._calls.setdefault(call.tid, deque()).append(call)
         self._count += 1
         if self._count > _MOST_BY_THREAD:
@@ -370,9 +370,9 @@ class CallsByThread:
             self._drop(first)
 
     def around(self, tid: int, start: int, end: int) -> SystemCall | None:
-        """The call in which the thread was from ``start`` to ``end``, ns of CLOCK_MONOTONIC.
+        """Return the call of the thread from ``start`` to ``end``, in ns of CLOCK_MONOTONIC.
 
-        None if it did not fail, or is not known to have returned.
+        Return None if the call did not fail, or if its return was not recorded.
         """
         while (calls := self._calls.get(tid)) and calls[0].time < end:
             self._drop(tid)
@@ -382,7 +382,7 @@ class CallsByThread:
         return calls[0] if began <= start else None
 
     def has_dropped(self, tid: int, end: int) -> bool:
-        """Whether the call may be missing that the thread was in at ``end``: too many were kept."""
+        """Return True if the thread's call at ``end`` may have been dropped by the limit."""
         return self._dropped.get(tid, 0) >= end
 
     def _drop(self, tid: int) -> None:
@@ -394,7 +394,7 @@ class CallsByThread:
 
 
 class Decoder:
-    """Records as values; failed calls are given to ``by_thread``, too."""
+    """Decodes records; ``by_thread`` also gets the failed calls."""
 
     def __init__(
         self,
@@ -413,12 +413,12 @@ class Decoder:
         self._victims: dict[int, int] = {}
         self._denied: deque[Denied] = deque(maxlen=_KEPT_CALLS)
         self._uses_netlink = False
-        #: Processes that were begun and have not ended.
+        #: Started processes that have not ended.
         self.living: set[int] = set()
         self._own_mounts = _mount_namespace()
 
     def feed(self, data: bytes) -> None:
-        """Take whole records."""
+        """Decode complete records."""
         at = 0
         while at + _EVENT.size <= len(data):
             event = Event._make(_EVENT.unpack_from(data, at))
@@ -427,7 +427,7 @@ class Decoder:
             at += size + -size % 8
 
     def found(self, lost: int) -> Witnessed:
-        """All that came; each processor's events come in order, those of several may not."""
+        """Return all records, sorted by time. Events of several CPUs may arrive out of order."""
         return Witnessed(
             sorted(self._failed, key=lambda one: one.time),
             sorted(self._written, key=lambda one: one.time),
@@ -441,7 +441,7 @@ class Decoder:
         )
 
     def stop_of(self, pid: int) -> tuple[int, int] | None:
-        """The last signal for ``pid`` that stops a process, and its sender."""
+        """Return the last signal that stops process ``pid``, and its sender."""
         for one in reversed(self._signals):
             if one.pid == pid and one.number in _STOPS:
                 return one.number, one.sender
@@ -481,7 +481,7 @@ class Decoder:
                 self._denied.append(Denied(event.time, event.tid, event.number, event.arg1, silent))
 
     def _completion(self, event: Event, rest: bytes) -> None:
-        """A request of io_uring failed; the call that submitted it succeeded."""
+        """Record a failed io_uring request; the call that submitted it succeeded."""
         name = _REQUESTS[event.number] if event.number < len(_REQUESTS) else "request"
         call = self._made(event, rest)
         self._failed.append(
@@ -489,7 +489,7 @@ class Decoder:
         )
 
     def _socket_error(self, event: Event, rest: bytes) -> None:
-        """The program read that a call which only began something failed: that call, again."""
+        """Record an asynchronous error: the program read SO_ERROR after an earlier call."""
         call = replace(
             self._made(event, rest),
             name=self._calls[event.number].name,
@@ -548,7 +548,7 @@ class Decoder:
             self._by_thread.add(call)
 
     def _request(self, event: Event, rest: bytes) -> None:
-        """The kernel refused a netlink message; the call that sent it succeeded."""
+        """Record a rejected netlink message; the call that sent it succeeded."""
         names = rest[_NAMES:]
         (message,), at = _texts(names, 1)
         data = names[at + _MESSAGE_HEAD : at + event.bytes]
@@ -567,9 +567,9 @@ class Decoder:
         )
 
     def _made(self, event: Event, rest: bytes, at: int = 0) -> SystemCall:
-        """A call by the parts that all records of calls have; its places are named from ``at`` on.
+        """Return a call with the common parts of all call records; place names begin at ``at``.
 
-        Its name, texts and address are for the caller to set.
+        The caller sets its name, texts and address.
         """
         state = self._state(rest)
         places = dict(_places(rest[_STATE.size :], rest[_NAMES + at :]))
@@ -616,7 +616,7 @@ class Decoder:
         )
 
     def _value(self, values: tuple[Any, ...]) -> tuple[bytes, tuple[int | None, int | None] | None]:
-        """What was to be written, and the bounds of the setting that it was written to."""
+        """Return the value that was to be written, and the bounds of the setting."""
         handler, low, high, flags, count, text = values
         name = self._function_at(handler) if handler else None
         if name not in _NUMBERS:
@@ -635,7 +635,7 @@ def _number(raw: int, bits: int, *, signed: bool) -> int:
 
 
 def _mount_namespace() -> int:
-    """The inode number of ours; 0 where it is not known."""
+    """Return the inode number of this process's mount namespace; 0 if unknown."""
     with suppress(OSError):
         return Path("/proc/self/ns/mnt").stat().st_ino
     return 0
@@ -655,7 +655,7 @@ def _text(raw: bytes) -> str:
 
 
 def _texts(names: bytes, count: int) -> tuple[list[str], int]:
-    """The first ``count`` strings, and where they end. Names keep bytes that are not UTF-8."""
+    """Return the first ``count`` strings and their end. Names keep bytes that are not UTF-8."""
     found, at = [], 0
     for _ in range(count):
         end = names.find(b"\0", at)
@@ -666,7 +666,7 @@ def _texts(names: bytes, count: int) -> tuple[list[str], int]:
 
 
 def _places(raw: bytes, names: bytes) -> Iterator[tuple[int, Place]]:
-    """Each place, by the argument's number or ``_OF_*``."""
+    """Yield each place, by the argument's number or ``_OF_*``."""
     at = 0
     for number in range(_PLACES):
         inode, argument, size, mode, flags = _PLACE.unpack_from(raw, number * _PLACE.size)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The way a call took through a function: its machine code, the blocks that ran, what decided."""
+"""The executed path of a call through a function: machine code, blocks, deciding condition."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A function whose calls are followed: its blocks, its probes, and what a way through it means."""
+"""A followed function: its blocks, its probes, and the analysis of executed paths."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FunctionPaths", "read_paths"]
 
-#: How a result was made, if it is known to be the one that came.
+#: The kinds of origin that confirm the recorded result.
 _KNOWN = {Made.CONSTANT, Made.COMPUTED, Made.CALLEE}
 
 
@@ -38,9 +38,9 @@ def read_paths(
     source: CodeSource,
     variables: ReadVariables | None = None,
 ) -> FunctionPaths:
-    """The blocks of ``function``. Raises UnavailableError where its code cannot be read.
+    """Return the blocks of ``function``. Raises UnavailableError if its code cannot be read.
 
-    ``variables`` tells what local variables are at an address, where that is known.
+    ``variables`` returns the local variables at an address, if known.
     """
     machine = machine_named(facts.machine)
     symbols = facts.kallsyms
@@ -70,13 +70,13 @@ def read_paths(
 
 
 class FunctionPaths:
-    """One function: where its probes go, and what is known of its ways."""
+    """A function: its graph, the places of its probes, and the analysis of its paths."""
 
     def __init__(self, function: Function, graph: Graph, namer: Namer) -> None:
         self.function = function
         self.graph = graph
         self.probes = place_probes(graph)
-        #: Those that are attached, by block.
+        #: The attached probes, by block.
         self.probed: dict[int, BlockProbe] = {}
         self._namer = namer
         namer.learn(graph)
@@ -91,10 +91,11 @@ class FunctionPaths:
         targets: Sequence[int] = (),
         handed: int = 0,
     ) -> Origin:
-        """What the way means on which the probes of these blocks were hit, in this order.
+        """Return the origin of ``result`` on the path with these probe hits, in this order.
 
-        ``held`` says of each hit whether the conditional comparison there was made, ``targets``
-        what was called there through a pointer, 0 for nothing. ``handed``: see :func:`decide`.
+        For each hit, ``held`` is True if the conditional comparison there was executed, and
+        ``targets`` is the target of a call through a pointer there, or 0. ``handed``: see
+        :func:`decide`.
         """
         way = follow(self.graph, hits, self.probed, is_cut=is_cut, held=held, targets=targets)
         try:
@@ -105,7 +106,7 @@ class FunctionPaths:
         return self._origin(blocks, way, decision)
 
     def calls(self) -> set[str]:
-        """The functions that it calls, or jumps to, by name."""
+        """Return the names of the functions that the function calls or jumps to."""
         insns = [one for block in self.graph.blocks for one in block.insns]
         targets = [one.target for one in insns if one.flow is Flow.CALL and one.target]
         named = (*map(self._namer.name_of, targets), *(one.callee for one in self.graph.blocks))
@@ -118,10 +119,10 @@ class FunctionPaths:
         calls: Sequence[Called] = (),
         traced: Collection[str] = (),
     ) -> tuple[Origin, Hit] | None:
-        """The same of a call that was not followed, where ``arguments``, by register, decide it.
+        """Return the origin of a call without probe hits, and the values of its operands.
 
-        Or these with ``calls``, those that it made of functions that were ``traced``. With the
-        values that the operands had. None where they do not.
+        ``arguments`` (by register) must determine the path; or ``arguments`` with ``calls``, which
+        are the calls of ``traced`` functions. Return None if they do not.
         """
         try:
             found = self._deduced(arguments, result, calls, traced)
@@ -147,7 +148,7 @@ class FunctionPaths:
     def _deduced(
         self, arguments: Known, result: int, calls: Sequence[Called], traced: Collection[str]
     ) -> tuple[Way, Decision, Known] | None:
-        """The way, with what decided and what is known on it, if no other one may have been."""
+        """Return the path, its decision and its known values; None if several are possible."""
         names = self._namer.name_of
         way = deduce(self.graph, names, arguments, result)
         ways = [(way, arguments)] if way is not None else []
@@ -171,7 +172,7 @@ class FunctionPaths:
         return decide(self.graph, way, failure, self._namer.name_of, handed)
 
     def _failure(self, result: int) -> Failure:
-        """The result register as the function's failure: of a bool it has one byte."""
+        """Return the result register as the function's failure; a bool has one byte."""
         if self.function.result.kind is ResultKind.BOOL:
             return Failure(result & 0xFF, 1)
         return Failure(result)
@@ -190,7 +191,7 @@ class FunctionPaths:
         )
 
     def _argument(self, returned: Returned) -> int:
-        """Which one of its arguments was the result, from 1; 0 if none was."""
+        """Return the number of the argument that was the result, from 1; 0 if none was."""
         arguments, name = self.graph.machine.arguments, returned.node.name
         is_one = returned.made is Made.ARGUMENT and name in arguments
         return arguments.index(str(name)) + 1 if is_one else 0
@@ -226,7 +227,7 @@ class FunctionPaths:
         return Condition(text, operands, decided.taken if decided.moment else None)
 
     def _hit_of(self, way: Way, decided: Decided) -> int:
-        """The index of the hit at which the operands were read; -1 if they were not."""
+        """Return the index of the hit at which the operands were read; -1 if they were not."""
         if decided.flags is None:
             return -1
         compare = decided.flags.insn.address
@@ -241,7 +242,7 @@ class FunctionPaths:
 
 
 def _joined(texts: Sequence[str]) -> str:
-    """All of some conditions, in C."""
+    """Return the conjunction of conditions, in C."""
     if len(texts) == 1:
         return texts[0]
     return " && ".join(f"({one})" if "||" in one else one for one in texts)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """arm64 machine code as instructions, by Capstone.
 
-As with x86-64, text is asked for and read (:mod:`retsnoop_py.path.x86`). What moves two values,
-writes an address back, or shifts an operand first is told as parts; ``tmp`` is what goes from one
-to the next. Conditions go by x86's names, for a comparison means the same on both machines.
+As for x86-64, this module parses the disassembler's text (:mod:`retsnoop_py.path.x86`). An
+instruction becomes several parts if it moves two values, writes an address back, or shifts an
+operand first; the register ``tmp`` connects the parts. Conditions have x86's names, because a
+comparison means the same on both architectures.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _STORE = re.compile(r"st(?:r|ur|tr|lr|lur|llr)([bh]?)")
 _ATOMIC = re.compile(r"(?:ld(?:add|clr|set|eor|[su]max|[su]min)|swp)(?:al|a|l)?[bh]?")
 _WIDTHS = {"b": 1, "h": 2, "w": 4, "x": 8}
 _PAIRS = {"ldp": "mov", "ldnp": "mov", "ldpsw": "movsx", "stp": "", "stnp": ""}
-#: What changes neither a register nor the flags.
+#: Instructions that change neither a register nor the flags.
 _SILENT = (
     *("dmb", "dsb", "isb", "yield", "wfe", "wfi", "sev", "esb", "csdb", "sb", "prfm", "prfum"),
     *("clrex", "msr", "dc", "ic", "tlbi", "at", "sys", "hint", "autiasp", "autibsp", "xpaclri"),
@@ -70,23 +71,23 @@ _COMPUTED = {
 }
 _SHIFTS = {"lsl": "shl", "lsr": "shr", "asr": "sar"}
 _EXTENSIONS = re.compile(r"([su])xt([bhwx])")
-#: Instructions with which ftrace's place at a function's beginning is filled.
+#: Instructions that the compiler puts in ftrace's place at a function's beginning.
 _SAVE_LINK = "mov x9, x30"
 _NOP = 0xD503201F
 _BL, _BL_BITS = 0x94000000, 0xFC000000
 #: BTI and its variants: c, j, jc.
 _BTI, _BTI_BITS = 0xD503241F, 0xFFFFFF3F
-#: BRK with the number of kprobes (KPROBES_BRK_IMM).
+#: BRK with the immediate of kprobes (KPROBES_BRK_IMM).
 _KPROBE = 0xD4200080
 _KPROBE_TEXT = "#4"
 #: MOVN of a 32- and of a 64-bit register: the number's complement is in bits 5 to 20.
 _MOVN = (0x12800000, 0x92800000)
-#: LDTR of any size, with which user memory is read; Capstone 5 does not know some.
+#: LDTR of any size, which reads user memory; Capstone 5 does not decode some variants.
 _LDTR, _LDTR_BITS = 0x38400800, 0x3FE00C00
-#: How entries of jump tables are read, by their bytes, and how many one may have.
+#: struct formats of jump table entries, by entry size; and the maximum number of entries.
 _ENTRIES = {1: "<b", 2: "<h", 4: "<i"}
 _MAX_TABLE = 512
-#: ADRP, ADD and BR; older kernels have three moves for the first two.
+#: ADRP, ADD and BR; older kernels have three moves instead of the first two.
 _VENEER_BYTES = 20
 
 
@@ -104,7 +105,7 @@ def _number(token: str) -> int | None:
 
 
 def _register(name: str) -> Reg | None:
-    """A register by its name; None for one that is no concern of ours."""
+    """Return the register with this name; None for a register that the analysis ignores."""
     if name in ("sp", "wsp"):
         return Reg("sp", 8 if name == "sp" else 4)
     match = _REGISTER.fullmatch(name)
@@ -112,7 +113,7 @@ def _register(name: str) -> Reg | None:
 
 
 def _operand(token: str, size: int) -> Operand | None:
-    """A register or a constant of ``size`` bytes; the zero register is one."""
+    """Return a register or a constant of ``size`` bytes; the zero register is a constant."""
     if token in ("wzr", "xzr"):
         return Imm(0, size)
     value = _number(token)
@@ -120,18 +121,18 @@ def _operand(token: str, size: int) -> Operand | None:
 
 
 class _Text:
-    """One instruction, as the disassembler writes it, and what is made of it."""
+    """The text of an instruction from the disassembler, and its translation."""
 
     def __init__(self, address: int, name: str, text: str) -> None:
         self.address = address
         self.name = name
         self.whole = f"{name} {text}" if text else name
         self.tokens: list[str] = _TOKEN.findall(text)
-        #: What comes before its last part.
+        #: The parts before the last one.
         self.parts: list[Insn] = []
 
     def make(self, op: str, *operands: Operand, condition: str = "", flags: bool = False) -> Insn:
-        """A part that does ``op``; its first operand is what it writes."""
+        """Return a part with operation ``op``; the first operand is the destination."""
         first = operands[0] if operands and op not in ("cmp", "test", "ccmp") else None
         return Insn(
             self.address,
@@ -145,28 +146,28 @@ class _Text:
         )
 
     def before(self, op: str, *operands: Operand) -> None:
-        """A part that comes first."""
+        """Add an earlier part."""
         self.parts.append(self.make(op, *operands))
 
     def other(self, *registers: Reg | None, flags: bool = False) -> Insn:
-        """All that is known are the ``registers`` it writes."""
+        """Return an instruction that only writes ``registers``; its operation is unknown."""
         writes = tuple(one.name for one in registers if one is not None)
         return Insn(self.address, _SIZE, self.whole, "other", writes=writes, flags=flags)
 
     def flow(self, kind: Flow, op: str = "flow", **fields: object) -> Insn:
-        """It goes somewhere."""
+        """Return an instruction that changes the control flow."""
         return Insn(self.address, _SIZE, self.whole, op, flow=kind, **fields)  # type: ignore[arg-type]
 
     def register(self, index: int) -> Reg | None:
-        """The register at a place."""
+        """Return the register at a token index, or None."""
         return _register(self.tokens[index]) if index < len(self.tokens) else None
 
     def target(self) -> int:
-        """Where a branch leads."""
+        """Return the target of a branch."""
         return (_number(self.tokens[-1]) or 0) & _MASK
 
     def source(self, index: int, size: int) -> Operand | None:
-        """The operand at a place, shifted or extended as what is behind it says."""
+        """Return the operand at a token index, with the shift or extension that follows it."""
         if index >= len(self.tokens):
             return None
         found = _operand(self.tokens[index], size)
@@ -186,7 +187,7 @@ class _Text:
                 self.before("shl", kept, Imm(by, 1))
         elif how in _SHIFTS:
             self.before(_SHIFTS[how], kept, found, Imm(by, 1))
-        else:  # ror, which no compiler needs for what a condition asks
+        else:  # ror: compilers do not use it in conditions
             return None
         return kept
 
@@ -194,7 +195,7 @@ class _Text:
         return index < len(self.tokens) and self.tokens[index][0].isalpha()
 
     def done(self, last: Insn) -> Insn:
-        """The instruction, of which ``last`` is the last part."""
+        """Return the instruction, with ``last`` as its last part."""
         if not self.parts:
             return last
         parts = (*self.parts, last)
@@ -207,7 +208,7 @@ def _condition(token: str) -> str:
     return _CONDITIONS.get(_SYNONYMS.get(token, token), "")
 
 
-# -- what computes --
+# -- arithmetic --
 
 
 def _computed(text: _Text) -> Insn:
@@ -257,7 +258,7 @@ def _compared_if(text: _Text) -> Insn:
 
 
 def _selected(text: _Text) -> Insn:
-    """csel and its kind; the second source of some is computed."""
+    """Translate csel and its variants; some variants compute the second source."""
     target, condition = text.register(0), _condition(text.tokens[-1])
     if target is None:
         return text.other()
@@ -279,7 +280,7 @@ def _selected(text: _Text) -> Insn:
 
 
 def _changed(text: _Text, name: str, source: Operand) -> Operand:
-    """What csinc, csinv and csneg take where the condition does not hold."""
+    """Return the value that csinc, csinv and csneg use if the condition does not hold."""
     size = source.size
     if isinstance(source, Imm):
         value = {"csinc": source.value + 1, "csinv": ~source.value, "csneg": -source.value}[name]
@@ -306,7 +307,7 @@ def _moved(text: _Text) -> Insn:
 
 
 def _moved_part(text: _Text, target: Reg) -> Insn:
-    """movk: 16 bits of a register."""
+    """Translate movk, which sets 16 bits of a register."""
     value = (_number(text.tokens[1]) or 0) & 0xFFFF
     by = (_number(text.tokens[2].partition(" ")[2]) or 0) if len(text.tokens) > 2 else 0
     size = target.size
@@ -331,7 +332,7 @@ def _extended(text: _Text) -> Insn:
 
 
 def _bits(text: _Text) -> Insn:
-    """ubfx, ubfiz and sbfiz: bits of a register."""
+    """Translate ubfx, ubfiz and sbfiz, which extract or insert bits of a register."""
     target, source = text.register(0), text.register(1)
     start, width = _number(text.tokens[2]), _number(text.tokens[3])
     if target is None or source is None or start is None or not width:
@@ -359,7 +360,7 @@ def _address(text: _Text) -> Insn:
 
 def _special(text: _Text) -> Insn:
     target = text.register(0)
-    if target is not None and text.tokens[1] == "sp_el0":  # the running task, since 4.9
+    if target is not None and text.tokens[1] == "sp_el0":  # the running task, since Linux 4.9
         return text.make("mov", target, Reg("sp_el0", 8))
     return text.other(target)
 
@@ -368,7 +369,10 @@ def _special(text: _Text) -> Insn:
 
 
 class _Place:
-    """A memory operand: ``step`` is added to its base before (``is_before``) or after."""
+    """A memory operand.
+
+    ``step`` is added to its base before (``is_before``) or after the access.
+    """
 
     def __init__(self, tokens: Sequence[str], size: int) -> None:
         text = tokens[0]
@@ -389,7 +393,7 @@ class _Place:
         self.memory = Mem(name, index.name if index is not None else None, scale, disp, size)
 
     def move(self, text: _Text) -> Insn | None:
-        """What writes the address back."""
+        """Return the part that writes the address back, or None."""
         if not self.step or self.base is None:
             return None
         return text.make("add", self.base, self.base, Imm(self.step, 8))
@@ -444,22 +448,22 @@ def _pair(text: _Text) -> Insn:
             parts.append(text.make(op, one, memory))
     base = place.memory.base
     if is_load and len(parts) > 1 and base in parts[0].writes:
-        parts.reverse()  # the second load is of the old address, too
+        parts.reverse()  # both loads use the old address
     return _accessed(text, place, parts) if parts else text.other()
 
 
 def _unknown_access(text: _Text) -> Insn:
-    """Of vector registers; the address may be written back."""
+    """Translate an access by vector registers, which may write the address back."""
     at = next((n for n, token in enumerate(text.tokens) if token[0] == "["), -1)
     place = _Place(text.tokens[at:], 8) if at >= 0 else None
     return text.other(place.base if place is not None and place.step else None)
 
 
-# -- where it goes --
+# -- control flow --
 
 
 def _jumped_if(text: _Text) -> Insn:
-    """cbz, cbnz, tbz and tbnz compare and jump."""
+    """Translate cbz, cbnz, tbz and tbnz, which compare and jump."""
     name, target = text.name, text.target()
     read = text.register(0)
     condition = "ne" if name.endswith("nz") else "e"
@@ -479,7 +483,7 @@ def _jumped_if(text: _Text) -> Insn:
 
 
 def _flow(text: _Text) -> Insn | None:
-    """What leaves the straight way; None for all else."""
+    """Return an instruction that changes the control flow; None for other instructions."""
     name, target = text.name, text.target() if text.tokens else 0
     if name in ("b", "b.al", "b.nv"):
         return text.flow(Flow.JUMP, target=target)
@@ -502,7 +506,7 @@ def _flow(text: _Text) -> Insn | None:
 def _stop(text: _Text) -> Insn | None:
     match text.name:
         case "brk" if text.tokens[0] == _KPROBE_TEXT:
-            return text.other()  # somebody's probe; what it stands in for is not known
+            return text.other()  # a kprobe; the instruction that it replaced is unknown
         case "brk":
             return text.flow(Flow.STOP, "trap")
         case "udf":
@@ -548,7 +552,7 @@ def _instruction(address: int, name: str, operands: str) -> Insn:
 
 
 def _uncommon(text: _Text) -> Insn:
-    """What the analysis takes for unknown; which registers it changes is known."""
+    """Return an instruction that only writes registers; its other effects are not modelled."""
     name = text.name
     if name in ("nop", "bti", "paciasp", "pacibsp"):
         op = "nop" if name == "nop" else "entry"
@@ -557,7 +561,7 @@ def _uncommon(text: _Text) -> Insn:
         return text.other(text.register(1))
     if name.startswith(("casp", "ldxp", "ldaxp")):
         return text.other(text.register(0), text.register(1))
-    if name.startswith(("stx", "stlx")):  # whether it stored
+    if name.startswith(("stx", "stlx")):  # the status register
         return text.other(text.register(0))
     if name.startswith(_SILENT):
         return text.other()
@@ -565,10 +569,10 @@ def _uncommon(text: _Text) -> Insn:
 
 
 def _decode(code: bytes, address: int) -> list[Insn]:
-    """The instructions of ``code``, which lies at ``address``.
+    """Return the instructions of ``code``, which is at ``address``.
 
-    A word that the disassembler does not know is one that changes the register which most
-    instructions of the machine would.
+    For a word that the disassembler does not decode, assume that it changes the register in the
+    usual destination field.
     """
     engine = capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM)
     found: list[Insn] = []
@@ -585,18 +589,19 @@ def _decode(code: bytes, address: int) -> list[Insn]:
 
 
 def _own(code: bytes) -> bytes:
-    """``code`` without the pointer that the function behind it may have before its beginning.
+    """Return ``code`` without the pointer that may precede the next function.
 
-    Since Linux 6.4 ftrace keeps there which tracer it calls (CALL_OPS), and symbols do not tell it
-    from code. A call that does not come back, as of __stack_chk_fail(), seems to go on there: a
-    probe at it breaks the pointer, and the next call of that function crashes the kernel.
+    Since Linux 6.4, ftrace stores the called tracer there (CALL_OPS). Symbols do not distinguish
+    the pointer from code. After a call that does not return, such as __stack_chk_fail(), control
+    seems to go on to the pointer. A probe there would corrupt the pointer, and the next call of
+    that function would crash the kernel.
     """
     last = code[-2 * _SIZE :]
     return code[: -len(last)] if len(last) == 2 * _SIZE and last[-2:] == b"\xff\xff" else code
 
 
 def _undecoded(address: int, word: int) -> Insn:
-    """A word that the disassembler does not know."""
+    """Return an instruction for a word that the disassembler does not decode."""
     load = word & _LDTR_BITS == _LDTR
     size = 1 << (word >> 30)
     name = {1: "ldtrb", 2: "ldtrh"}.get(size, "ldtr") if load else f".inst {word:#010x}"
@@ -610,16 +615,16 @@ def _undecoded(address: int, word: int) -> Insn:
     return _instruction(address, name, f"{target}, {at}")
 
 
-# -- what Linux does to it --
+# -- kernel patching --
 
 
 def _plain(insn: Insn, _name: str) -> Insn:
-    """See :class:`retsnoop_py.path.insn.Machine`: there are no thunks."""
+    """See :class:`retsnoop_py.path.insn.Machine`: arm64 has no thunks."""
     return insn
 
 
 def _hook_end(insns: Sequence[Insn]) -> int:
-    """Behind the two instructions that ftrace may replace, and BTI before them."""
+    """Return the address behind BTI and the two instructions that ftrace may replace."""
     at = 1 if insns[0].text.startswith("bti") else 0
     for insn in insns[at : at + 2]:
         if insn.op == "nop" or insn.text == _SAVE_LINK or insn.flow is Flow.CALL:
@@ -628,7 +633,7 @@ def _hook_end(insns: Sequence[Insn]) -> int:
 
 
 def _untraced(code: bytes) -> bytes:
-    """The code of a function without the call of ftrace, or a breakpoint, in ftrace's place."""
+    """Return a function's code without ftrace's call, or a breakpoint in the call's place."""
     words = list(struct.unpack_from(f"<{min(3, len(code) // _SIZE)}I", code))
     start = 1 if words and words[0] & _BTI_BITS == _BTI & _BTI_BITS else 0
     for at in range(start, min(start + 2, len(words))):
@@ -638,7 +643,7 @@ def _untraced(code: bytes) -> bytes:
 
 
 def _makes(code: bytes, number: int) -> bool:
-    """Whether the complement of ``number`` is moved to a register."""
+    """Return True if the code moves the complement of ``number`` to a register."""
     if not 0 <= ~number <= 0xFFFF:
         return False
     for base in _MOVN:
@@ -652,7 +657,7 @@ def _makes(code: bytes, number: int) -> bool:
 
 
 def _veneer(code: bytes, address: int) -> int | None:
-    """Where a veneer leads: modules are too far from the kernel for a branch."""
+    """Return a veneer's target: a branch cannot reach from a module to the kernel."""
     values: dict[str, int] = {}
     for insn in _decode(code, address):
         if insn.flow is Flow.INDIRECT:
@@ -672,7 +677,7 @@ def _veneer(code: bytes, address: int) -> int | None:
 
 
 def _table(insns: Sequence[Insn], memory: Memory) -> tuple[int, ...]:
-    """The targets of gcc's jump tables: signed offsets, in words, from an address in the code.
+    """Return the targets of a gcc jump table: signed word offsets from an address in the code.
 
     ``adrp; add; ldrh w1, [x1, w0, uxtw #1]; adr x0; add x1, x0, w1, sxth #2; br x1``
     """
@@ -699,14 +704,14 @@ def _table(insns: Sequence[Insn], memory: Memory) -> tuple[int, ...]:
 
 
 class _Backwards:
-    """Steps in front of an instruction, looked through from the last to the first."""
+    """A backward search through the steps before an instruction."""
 
     def __init__(self, steps: Sequence[Insn]) -> None:
         self._steps = steps
         self._at = len(steps)
 
     def maker(self, operand: Operand | None, op: str = "") -> Insn | None:
-        """The last step before the one found last that writes a register (by ``op``)."""
+        """Return the last step before the current one that writes a register (by ``op``)."""
         if not isinstance(operand, Reg):
             return None
         for at in range(self._at - 1, -1, -1):
@@ -717,7 +722,7 @@ class _Backwards:
         return None
 
     def constant(self, operand: Operand) -> int | None:
-        """The address in a register, from where the search is; that stays there."""
+        """Return the address in a register, and keep the position of the search."""
         kept = self._at
         try:
             value, register = 0, operand
@@ -736,7 +741,7 @@ class _Backwards:
             self._at = kept
 
     def bound(self, register: str) -> int | None:
-        """The number of values a register can have that was compared with the largest."""
+        """Return the number of possible values of a register that was compared with the largest."""
         for step in reversed(self._steps[: self._at]):
             if step.op == "cmp" and step.operands[0] in (Reg(register, 4), Reg(register, 8)):
                 last = step.operands[1]
@@ -752,7 +757,7 @@ class _Backwards:
 
 _REGISTERS = tuple(f"x{number}" for number in range(31))
 
-#: arm64, with AAPCS64 as Linux has it: x18 may be a stack of its own, x30 has the return address.
+#: arm64 with Linux's variant of AAPCS64: x18 may be a shadow stack, x30 has the return address.
 ARM64 = Machine(
     name="aarch64",
     arguments=_REGISTERS[:8],

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What compiled code asks of a value: if it is zero, a failure, a certain number; and of which.
+"""Detect tests in compiled code: for zero, for failure, for a certain number.
 
-Nothing here is known of the way that a call took: it is what is said by the code alone.
+This module looks only at the code. It does not use the executed path.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from retsnoop_py.path.holders import Holders
 from retsnoop_py.path.insn import INT, Flow, Imm, Insn, Mem, Operand, Reg
 from retsnoop_py.path.values import Flags, Node
 
-#: What writes its target whole without reading it.
+#: Operations that write their whole destination without reading it.
 _PLAIN_TARGETS = ("mov", "movzx", "movsx", "lea", "pop", "set")
 
 
 def is_zero(zero: Holders, source: Operand, size: int) -> bool:
-    """Whether ``size`` bytes of an operand are 0, as far as that is known."""
+    """Return True if ``size`` bytes of an operand are 0 according to ``zero``."""
     if isinstance(source, Imm):
         return not source.value and size >= INT
     most = INT if isinstance(source, Mem) else zero.machine.word
@@ -26,7 +26,7 @@ def is_zero(zero: Holders, source: Operand, size: int) -> bool:
 
 
 def asks_zero(zero: Holders, low: Holders, insn: Insn) -> Flags | None:
-    """What an instruction compares, if that is known to be 0 with a constant."""
+    """Return the comparison if an instruction compares a known 0 with a constant; else None."""
     if insn.op not in ("cmp", "test") or len(insn.operands) < 2:
         return None
     left, right = insn.compared
@@ -42,7 +42,7 @@ def asks_zero(zero: Holders, low: Holders, insn: Insn) -> Flags | None:
 
 
 def as_chosen(insn: Insn, asked: Flags) -> Insn:
-    """A conditional move as the plain one that it is where its condition is known."""
+    """Return a conditional move as a plain move if ``asked`` decides its condition."""
     held = holds(asked, insn.condition, {})
     if held is None:
         return insn
@@ -51,7 +51,7 @@ def as_chosen(insn: Insn, asked: Flags) -> Insn:
 
 
 def asks(insn: Insn, held: Holders, flags: Flags) -> bool:
-    """Whether an instruction compares what ``held`` has with the constant of ``flags``."""
+    """Return True if an instruction compares a value in ``held`` with the constant of ``flags``."""
     if insn.op not in ("cmp", "test") or len(insn.operands) < 2:
         return False
     left, right = insn.compared
@@ -64,9 +64,9 @@ def asks(insn: Insn, held: Holders, flags: Flags) -> bool:
 
 
 def asks_for_failure(given: Holders, insn: Insn) -> bool:
-    """Whether an instruction asks of what a called function gave if it is an error.
+    """Return True if an instruction tests whether a value in ``given`` is an error.
 
-    That is an int that is compared with 0, or a pointer with the lowest of error pointers.
+    It compares an int with 0, or a pointer with the lowest error pointer.
     """
     if insn.op not in ("cmp", "test") or len(insn.operands) < 2:
         return False
@@ -83,7 +83,7 @@ def asks_for_failure(given: Holders, insn: Insn) -> bool:
 
 
 def asks_for_sign(given: Holders, insn: Insn, block: Block) -> bool:
-    """Whether an instruction asks, with the jump that its block ends in, if a value is negative."""
+    """Return True if an instruction and the jump of its block test whether a value is negative."""
     if insn.op != "test" or len(insn.operands) < 2 or insn.compared[0] != insn.compared[1]:
         return False
     is_sign = block.last.steps[-1].condition in ("s", "ns", "l", "ge")
@@ -91,7 +91,7 @@ def asks_for_sign(given: Holders, insn: Insn, block: Block) -> bool:
 
 
 def failing_side(block: Block) -> int | None:
-    """To which side of its jump a failure leads that a block asks for; None: to neither."""
+    """Return the side of a block's jump that a failure takes; None for other conditions."""
     if not block.is_branch:
         return None
     sides = dict.fromkeys(("ne", "s", "l", "a", "ae"), 1)
@@ -100,9 +100,9 @@ def failing_side(block: Block) -> int | None:
 
 
 def failing_edge(block: Block, to: int, held: Holders, place: str | int) -> bool | None:
-    """Whether a block asks if what ``place`` has is a failure, and leads to another one if so.
+    """Return True if a block tests ``place`` for failure, and a failure leads to block ``to``.
 
-    False if it leads there where it is none; None if it does not ask that.
+    Return False if a success leads there; None if the block does not test for failure.
     """
     if not block.is_branch:
         return None
@@ -122,9 +122,10 @@ def failing_edge(block: Block, to: int, held: Holders, place: str | int) -> bool
 
 
 def before_block(block: Block, held: Holders, place: str | int) -> tuple[str | int | None, bool]:
-    """Where a value is at a block's beginning that is in ``place`` at its end.
+    """Return the location at a block's beginning of the value in ``place`` at its end.
 
-    None if it is made in the block; and whether it is what a function gave that is called there.
+    The location is None if the block makes the value. The second result is True if the value is the
+    result of a function that the block calls.
     """
     machine, now = held.machine, place
     for insn in (step for one in reversed(block.insns) for step in reversed(one.steps)):
@@ -148,7 +149,7 @@ def before_block(block: Block, held: Holders, place: str | int) -> tuple[str | i
 
 
 def reads(graph: Graph, block: Block) -> tuple[frozenset[str], frozenset[str]]:
-    """The registers that a block reads before it writes them, and those that it writes."""
+    """Return the registers that a block reads before it writes them, and those that it writes."""
     machine = graph.machine
     read: set[str] = set()
     written: set[str] = set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Bits of memory that a comparison looks at, and the members of a struct that they are.
+"""Bits of memory that a comparison reads, and the struct members that contain these bits.
 
 Compilers read a bit field, or several small members at once, by a load with shifts and masks.
 """
@@ -51,7 +51,7 @@ class Field(NamedTuple):
 
 
 def bit_test(flags: Flags, condition: str) -> BitTest | None:
-    """The comparison as one of some bits of a load with a constant; None where it is no such."""
+    """Return the comparison as a test of a load's bits against a constant; None for others."""
     left, right, size = flags.left, flags.right, flags.size
     if flags.op in ("test", "and"):
         if left is right:
@@ -84,7 +84,7 @@ def _compared(found: _Bits, value: int, size: int, condition: str) -> BitTest | 
     if sign is None:
         return None
     if condition in ("g", "ge", "l", "le") and _in_value(found) >> (8 * size - 1):
-        return None  # one of its bits is a sign
+        return None  # one of the bits is a sign
     in_place = value << found.shift if found.shift >= 0 else value >> -found.shift
     if found.shift < 0 and value & (1 << -found.shift) - 1:
         if sign in ("==", "!="):
@@ -116,7 +116,7 @@ def _with_zero(found: _Bits, mask: int | None, size: int, condition: str) -> Bit
 
 
 def _bits(node: Node, size: int, depth: int = 0) -> _Bits | None:
-    """Bits of a load that the lower ``size`` bytes of a value are."""
+    """Return the bits of a load that form the lower ``size`` bytes of a value."""
     if depth > _MAX_DEPTH:
         return None
     if node.kind == "load":
@@ -151,9 +151,9 @@ def _bits(node: Node, size: int, depth: int = 0) -> _Bits | None:
 
 
 def fields_in(btf: Btf, struct: int, start: int, mask: int) -> list[Field] | None:
-    """The members that ``mask``, from the bit ``start`` of a struct on, has; None for parts.
+    """Return the members in ``mask``, from the bit ``start`` of a struct on; None for parts.
 
-    None also where it has bits of no member, or of several members of a union.
+    Return None also for bits outside all members, or in several members of a union.
     """
     lowest = start + (mask & -mask).bit_length() - 1
     end = start + mask.bit_length()

@@ -22,18 +22,18 @@ _NO_RETURN = frozenset(
     }
 )
 _PADDING = ("pad", "nop")
-#: A jump through a table is set up by so many instructions at most.
+#: Maximum number of instructions that set up a jump through a table.
 _TABLE_REACH = 40
 
 
 class Block(Value):
     """Instructions that run one after the other.
 
-    ``next`` are the indexes of the blocks behind it: of a branch first the one that is reached
-    by falling through, then its target, -1 for one that is outside; of a jump through a table all
-    that are in it. ``exit`` says how it leaves
-    the function, if it does: ``return``, or ``tail`` with ``callee``, whose name is None for a
-    jump that leads nobody knows where: out of the function, or through a table.
+    ``next`` are the indexes of the following blocks. A branch has first the block that is reached
+    by falling through, then its target, or -1 for a target outside the function. A jump through a
+    table has all its targets. ``exit`` is ``return`` or ``tail`` if the block leaves the function,
+    else empty. For ``tail``, ``callee`` is the function's name. It is None if the target of the
+    jump is unknown: outside the function, or through a table.
     """
 
     index: int
@@ -44,29 +44,29 @@ class Block(Value):
 
     @property
     def start(self) -> int:
-        """The address of its first instruction."""
+        """The address of the first instruction."""
         return self.insns[0].address
 
     @property
     def last(self) -> Insn:
-        """What it ends in."""
+        """The last instruction."""
         return self.insns[-1]
 
     @property
     def is_branch(self) -> bool:
-        """Whether it ends in a conditional jump."""
+        """True if the block ends in a conditional jump."""
         return self.last.flow is Flow.BRANCH
 
     @property
     def is_open(self) -> bool:
-        """Whether it ends in an indirect jump."""
+        """True if the block ends in an indirect jump."""
         return self.last.flow is Flow.INDIRECT
 
 
 class Graph:
-    """The blocks of a function of ``machine``, by their addresses; ``entry`` is the first's index.
+    """The blocks of a function of ``machine``, by address; ``entry`` is the index of the first one.
 
-    ``lost`` is the address from which on its code, or a part of that, could not be decoded.
+    If a part of the code cannot be decoded, ``lost`` is the address where that part begins; else 0.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Graph:
                     self.before[index].append(block.index)
 
     def at(self, address: int) -> Block | None:
-        """The block that has ``address``."""
+        """Return the block that contains ``address``, or None."""
         index = bisect_right(self._starts, address) - 1
         if index < 0 or address >= self.blocks[index].last.end:
             return None
@@ -98,9 +98,9 @@ def _no_memory(_address: int, _size: int) -> bytes:
 
 
 def cut(code: FunctionCode, machine: Machine, names: Names, memory: Memory = _no_memory) -> Graph:
-    """The blocks of ``code``; ``names`` tells what it calls and jumps to.
+    """Return the blocks of ``code``; ``names`` maps the targets of calls and jumps to symbols.
 
-    ``memory`` has the tables of its jumps.
+    ``memory`` reads the jump tables.
     """
     parts = [
         [_plain(one, machine, names) for one in machine.decode(part.code, part.address)]
@@ -117,7 +117,7 @@ def cut(code: FunctionCode, machine: Machine, names: Names, memory: Memory = _no
 
 
 def _lost(code: FunctionCode, parts: Iterable[list[Insn]]) -> int:
-    """Where decoding ended before the code did; 0 where it did not."""
+    """Return the address where decoding ended before the code did; 0 if all was decoded."""
     for part, insns in zip(code.parts, parts, strict=True):
         end = insns[-1].end if insns else part.address
         if end < part.end:
@@ -126,10 +126,10 @@ def _lost(code: FunctionCode, parts: Iterable[list[Insn]]) -> int:
 
 
 def _plain(insn: Insn, machine: Machine, names: Names) -> Insn:
-    """``insn`` without the thunks it goes through."""
+    """Return ``insn`` without the thunk in between."""
     if insn.flow not in (Flow.JUMP, Flow.CALL) or not insn.target:
         return insn
-    # code that also runs before the kernel is where it was linked has further names (7.3)
+    # code that also runs before the kernel's relocation has a name with this prefix (7.3)
     name = (names(insn.target) or "").removeprefix("__pi_")
     if insn.flow is Flow.CALL and name in _NO_RETURN:
         return insn._replace(flow=Flow.STOP)
@@ -139,7 +139,7 @@ def _plain(insn: Insn, machine: Machine, names: Names) -> Insn:
 def _with_tables(
     part: list[Insn], code: FunctionCode, machine: Machine, memory: Memory
 ) -> Iterable[Insn]:
-    """The instructions of ``part``; of indirect jumps it is known where they lead."""
+    """Yield the instructions of ``part``; indirect jumps have their targets."""
     for at, insn in enumerate(part):
         if insn.flow is Flow.INDIRECT:
             table = machine.table(part[max(0, at - _TABLE_REACH) : at + 1], memory)
@@ -150,7 +150,7 @@ def _with_tables(
 
 
 def _is_trap(insn: Insn) -> bool:
-    """Whether it is how WARN() says so, after which the kernel goes on behind it."""
+    """Return True for the trap of WARN(), after which the kernel continues."""
     return insn.flow is Flow.STOP and insn.op == "trap"
 
 
@@ -165,22 +165,22 @@ def _leaders(parts: Iterable[list[Insn]], insns: dict[int, Insn], machine: Machi
             leaders.update(target for target in one.table if target in insns)
             if one.flow not in (Flow.NEXT, Flow.CALL) and not _is_trap(one):
                 leaders.add(one.end)
-            if one.op == "ccmp":  # whether it compares is known by a probe of its own
+            if one.op == "ccmp":  # a separate probe records if it compares
                 leaders.add(one.address)
-            if one.is_open and (start := _probed_at(before, one, machine)):  # so is where it goes
+            if one.is_open and (start := _probed_at(before, one, machine)):  # a probe reads it
                 leaders.update((start.address, one.end))
     return leaders
 
 
 def _probed_at(before: Insn | None, one: Insn, machine: Machine) -> Insn | None:
-    """Where a probe may read what ``one`` calls or jumps through: at it, or ``before`` it."""
+    """Return the instruction where a probe can read the target of ``one``, or None."""
     if machine.probes_open:
         return one
     return before if before is not None and before.pointer_of(one) is not None else None
 
 
 def _runs(part: list[Insn], leaders: set[int]) -> Iterable[list[Insn]]:
-    """The instructions of each block of ``part``, without the padding between blocks."""
+    """Yield the instructions of each block of ``part``, without the padding between blocks."""
     run: list[Insn] = []
     for insn in part:
         if insn.address in leaders and run:

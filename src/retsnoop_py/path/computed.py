@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The tests of which a result was computed without a jump: setcc, sbb, a sign bit as a mask.
+"""The tests from which a result was computed without a jump: setcc, sbb, a sign bit as a mask.
 
-A test is a value of 0 or 1, as a bit is. A sign that is shifted over all bits is 0 or -1. How each
-test came out follows from the result: only some combinations compute it.
+A test has the value 0 or 1, like a bit. A sign that is shifted over all bits is 0 or -1. The
+outcome of each test follows from the result: only some combinations compute it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from retsnoop_py.path.values import Node
 
 __all__ = ["is_bit", "is_sign", "outcomes"]
 
-#: Tests that a result is computed of, at most, and the depth of such an expression.
+#: Maximum number of tests in a result, and maximum depth of such an expression.
 _MOST, _MAX_DEPTH = 6, 12
 _SIGN_SHIFTS = (31, 63)
 
 
 def outcomes(node: Node, result: int) -> list[tuple[Node, bool]] | None:
-    """The tests in ``node`` with how each came out, first those made first.
+    """Return the tests in ``node`` with their outcomes, in the order of execution.
 
-    Tests that may have come out either way are left out. None where no outcome, or a value that
-    is not known, explains ``result``.
+    Tests with either outcome possible are skipped. Return None if no outcome explains ``result``,
+    or if an unknown value is part of the result.
     """
     tests: list[Node] = []
     _collect(node, tests)
@@ -48,7 +48,7 @@ def outcomes(node: Node, result: int) -> list[tuple[Node, bool]] | None:
 
 
 def is_sign(node: Node) -> bool:
-    """Whether all bits of a value are the sign of another."""
+    """Return True if all bits of a value are the sign of another value."""
     return (
         node.kind == "op"
         and node.name == "sar"
@@ -58,7 +58,7 @@ def is_sign(node: Node) -> bool:
 
 
 def is_bit(node: Node) -> bool:
-    """Whether a value is the lowest bit of another."""
+    """Return True if a value is the lowest bit of another value."""
     return (
         node.kind == "op"
         and node.name == "&"
@@ -78,7 +78,7 @@ def _collect(node: Node, tests: list[Node], depth: int = 0) -> None:
 
 
 def _with(node: Node, held: Mapping[int, bool], depth: int = 0) -> Node | None:
-    """The expression with numbers in place of its tests."""
+    """Return the expression with numbers in place of its tests."""
     if depth > _MAX_DEPTH:
         return None
     if id(node) in held:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Further tests of the statement that decided: those of ``A && B`` in front of ``B``.
+"""Find the other tests of the deciding statement: ``A`` in ``A && B``, if ``B`` decided.
 
-They are the branches in front of the deciding one whose other side leads where the other side of
-that one does, with nothing in between but the tests themselves.
+These tests are earlier branches. Their other side has the same target as the other side of the
+deciding branch. Only tests may be between the two branches.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from retsnoop_py.path.values import Flags, Moment, Run
 
 __all__ = ["tests_before"]
 
-#: Tests of one condition that are printed in front of the last.
+#: Maximum number of earlier tests that are printed with a condition.
 _MOST = 3
 _MAX_DEPTH = 12
-#: Blocks of further tests of a condition.
+#: Maximum number of blocks with further tests of a condition.
 _MOST_BLOCKS = 12
 _OPPOSITES = {"ne": "e", "ae": "b", "ns": "s", "no": "o", "a": "be", "ge": "l", "g": "le"}
 
 
 def tests_before(graph: Graph, way: Way, run: Run, last: Decided) -> Iterator[tuple[int, bool]]:
-    """The numbers of these tests, the last first, and whether each jump was taken."""
+    """Yield the index of each earlier test, last first, and True if its jump was taken."""
     ends = _ends(graph, way, last)
     if ends is None:
         return
@@ -52,8 +52,9 @@ def tests_before(graph: Graph, way: Way, run: Run, last: Decided) -> Iterator[tu
 
 
 class _Ends(NamedTuple):
-    """Where a condition leads: ``other`` where it does not hold, ``own`` are its tests' blocks.
+    """The targets of a condition.
 
+    ``other`` is the target if the condition does not hold; ``own`` are the blocks of its tests.
     ``compare`` is the comparison that decided.
     """
 
@@ -63,7 +64,7 @@ class _Ends(NamedTuple):
 
 
 def _ends(graph: Graph, way: Way, last: Decided) -> _Ends | None:
-    """Of a jump its sides; of a conditional move what is behind it."""
+    """Return the sides of a jump, or the block behind a conditional move."""
     if not 0 <= last.position < len(way.blocks):
         return None
     block = graph.blocks[way.blocks[last.position]]
@@ -83,7 +84,7 @@ def _ends(graph: Graph, way: Way, last: Decided) -> _Ends | None:
 
 
 def _behind(graph: Graph, index: int) -> int | None:
-    """The first block from one on that does more than jump."""
+    """Return the first block from ``index`` on that does more than jump."""
     for _ in range(_MAX_DEPTH):
         if index < 0:
             return None
@@ -96,9 +97,9 @@ def _behind(graph: Graph, index: int) -> int | None:
 
 
 def _leads_to(graph: Graph, way: Way, moment: Moment, ends: _Ends) -> bool | None:
-    """Whether a test came out so that the other side of the condition was open no more.
+    """Return the outcome of a test if its other side leads to the condition's other side.
 
-    None if its own other side leads elsewhere, or not there.
+    Return None if the other side of the test leads elsewhere.
     """
     block = graph.blocks[way.blocks[moment.position]]
     if moment.insn.flow is Flow.BRANCH:
@@ -116,9 +117,9 @@ def _leads_to(graph: Graph, way: Way, moment: Moment, ends: _Ends) -> bool | Non
 
 
 def _only_leads(graph: Graph, start: int, ends: _Ends) -> bool:
-    """Whether further tests lead from a block to the other side, and to nothing else.
+    """Return True if only further tests lead from a block to the other side, and nowhere else.
 
-    None of them is a copy of the one that decided: then that one decides there, too.
+    A copy of the deciding test must not be among them: it would decide there, too.
     """
     first = _behind(graph, start)
     waiting, seen, found = [first], {first}, False
@@ -147,7 +148,7 @@ def _is_copy(one: Insn, other: Insn) -> bool:
 
 
 def _of_flags(condition: str, number: int) -> bool | None:
-    """Whether a condition holds of arm64's flags as a number: negative, zero, carry, overflow."""
+    """Return True if a condition holds for arm64's flags as a number: N, Z, C, V in bits 3 to 0."""
     n, z, c, v = (bool(number >> at & 1) for at in (3, 2, 1, 0))
     held = {
         "e": z,
@@ -162,7 +163,7 @@ def _of_flags(condition: str, number: int) -> bool | None:
 
 
 def _calls(flags: Flags | None) -> set[int]:
-    """The addresses of the calls whose results a comparison reads."""
+    """Return the addresses of the calls with results that a comparison reads."""
     waiting = [(one, 0) for one in (flags.left, flags.right)] if flags is not None else []
     found = set()
     while waiting:
@@ -175,7 +176,7 @@ def _calls(flags: Flags | None) -> set[int]:
 
 
 def _is_quiet(graph: Graph, way: Way, moment: Moment, end: int, tested: set[int]) -> bool:
-    """Whether nothing happens behind a test, up to the block at ``end``, but what is tested."""
+    """Return True if only tested calls happen between a test and the block at ``end``."""
     if any(moment.position < gap <= end for gap in way.gaps):
         return False
     insns = [
@@ -188,7 +189,7 @@ def _is_quiet(graph: Graph, way: Way, moment: Moment, end: int, tested: set[int]
 
 
 def _makes_error(step: Insn) -> bool:
-    """Whether an instruction makes an error: of it another condition would be the reason."""
+    """Return True if an instruction makes an error: another condition is the reason for it."""
     last = step.operands[-1] if step.operands else None
     if step.op not in ("mov", "or") or not isinstance(last, Imm):
         return False

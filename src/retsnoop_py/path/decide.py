@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which condition decided that a call made the result that it returned.
+"""Find the condition that decided the result of a failed call.
 
-It is the last conditional jump on the way whose other side can still reach a return with another
-number: jumps behind it - of cleaning up, of the stack protector, of tests of the error itself -
-could not have avoided the failure any more.
+The deciding condition is the last conditional jump on the executed path that could have avoided the
+result: from its other side, the code can still return another number. Later jumps could not have
+avoided the failure: they clean up, check the stack protector, or test the error itself.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ from retsnoop_py.value import replace
 
 __all__ = ["decide"]
 
-#: Ways that are followed from the other side of a jump before it is said that nobody knows.
+#: The search from the other side of a jump gives up after this many states.
 _MAX_STATES = 20_000
-#: Why the probes of blocks that ran are not hit, if nobody else uses kprobes there.
+#: Why the kernel misses probes of blocks that ran, unless something else uses kprobes there.
 _PROGRAMS_OFF = "as where bpf(2) reads or changes a map, with BPF programs off"
-#: What was made elsewhere is known here only by testing it.
+#: A function can only test results of these origins; it did not make them.
 _TESTED = (Made.CALLEE, Made.MEMORY, Made.ARGUMENT)
 
 
 def decide(graph: Graph, way: Way, failure: Failure, names: Names, handed: int = 0) -> Decision:
-    """What decided that the call which took ``way`` failed so.
+    """Return the condition that decided the failure of the call that took ``way``.
 
-    ``handed``: the function that gave the result had been given it as its ``handed``-th argument,
-    from 1, so that argument is what is asked about; 0 where that is not so.
+    ``handed`` is a number from 1, or 0. If it is not 0, the called function got the result as its
+    ``handed``-th argument and returned it unchanged. The search then examines that argument.
     """
     if not way.blocks:
         return Decision(None, None, "none of its blocks was recorded")
@@ -82,21 +82,21 @@ def decide(graph: Graph, way: Way, failure: Failure, names: Names, handed: int =
     if decided is not None:
         decided = replace(decided, also=search.also(decided))
     if decided is not None and returned.made is Made.CALLEE and decided.step < returned.step:
-        decided = None  # that it was called is no reason for what it gave
+        decided = None  # the call itself does not explain the callee's result
     if decided is None and unknown is None:
         unknown = _nothing_decides(returned, way)
     return Decision(returned, decided, unknown)
 
 
 class _Handed(NamedTuple):
-    """A call, whose result is ``node``, that gives back what it is given in ``register``."""
+    """A call with the result ``node``, which returns its argument in ``register`` unchanged."""
 
     node: Node
     register: str
 
 
 def _before_handed(graph: Graph, run: Run, handed: int) -> tuple[Run, _Handed | None]:
-    """``run`` with the argument for its result that the called function just gave back."""
+    """Replace the result of ``run`` by the argument that the called function returned unchanged."""
     call = run.result
     if call.kind != "call" or not 0 < handed <= len(call.args):
         return run, None
@@ -118,7 +118,7 @@ def _nothing_decides(returned: Returned, way: Way) -> str:
 
 
 def _missing(graph: Graph, way: Way) -> str:
-    """Why blocks are missing in the middle of ``way``."""
+    """Return why blocks are missing in the middle of ``way``."""
     fault = "an access to memory faulted"
     if not graph.before[way.blocks[max(way.gaps)]]:
         return fault
@@ -126,7 +126,7 @@ def _missing(graph: Graph, way: Way) -> str:
 
 
 def _is_same_test(one: Flags, other: Flags) -> bool:
-    """Whether the very values were compared, in the same way."""
+    """Return True if both comparisons compare the same values in the same way."""
     if (one.op, one.size) != (other.op, other.size) or one.left is not other.left:
         return False
     if one.right is other.right or (one.right is one.left and other.right is other.left):
@@ -144,9 +144,10 @@ def _leaves(node: Node) -> Iterable[Node]:
 
 
 class _Settled(NamedTuple):
-    """The jump, by its number, that settled how a later one came out, which ends ``block``.
+    """The jump that settled the outcome of a later jump, the one at the end of ``block``.
 
-    ``open`` are the blocks that lead to that one, and those that it would have led to otherwise.
+    ``number`` is its index in the run. ``open`` contains the blocks that lead to the later jump,
+    and the blocks to which its other side would have led.
     """
 
     number: int
@@ -155,7 +156,7 @@ class _Settled(NamedTuple):
 
 
 class _Search:
-    """The search for the deciding branch of one run."""
+    """The search for the deciding branch in a run."""
 
     def __init__(
         self,
@@ -173,33 +174,33 @@ class _Search:
         self._result = failure.result
         self._returned = returned
         self._handed = handed
-        #: What the result was moved into where something else might have been.
+        #: The conditional moves that selected the result.
         self._chosen = chosen_of(run.result, failure)
-        #: Where local variables begin whose addresses are used, once that was asked.
+        #: Offsets of local variables with used addresses; None until they are computed.
         self._locals: list[int] | None = None
-        #: Whether a jump was found behind which the result that was there was kept.
+        #: True once a jump was found after which an existing result was kept.
         self._is_stored = False
         self._failing = FailingWays(graph, returned)
-        #: What settled a later test, once that was found.
+        #: The jump that settled a later test; None until it is found.
         self._by: _Settled | None = None
 
     def decided(self, choice: Decided | None) -> tuple[Decided | None, str | None]:
-        """The condition that decided; or why it cannot be told."""
+        """Return the deciding condition, or None and the reason why it is unknown."""
         left = self._asked_of_call()
         if left is not None:
             return left, None
         is_unknown = choice is not None and asks_the_unknown(choice)
         if is_unknown and self._way.is_cut and not self._way.gaps:
-            # how that came out may have been known: what is asked behind the cut goes first
+            # the part before the cut may have settled this choice: prefer the jumps after the cut
             return self.last(None, choice)
         return self.last(choice)
 
     def last(
         self, choice: Decided | None, certain: Decided | None = None
     ) -> tuple[Decided | None, str | None]:
-        """The last one that could have avoided the result; or why it cannot be told.
+        """Return the last jump that could have avoided the result, or None and the reason.
 
-        ``certain`` is what is told if there is none.
+        If no such jump exists, return ``certain``.
         """
         gap = max(self._way.gaps, default=-1)
         if gap >= 0 and choice is not None and asks_the_unknown(choice):
@@ -219,7 +220,7 @@ class _Search:
                 continue
             if about or self._can_avoid(number, taken):
                 if gap >= 0 and asks_the_unknown(moment):
-                    return None, self._missing()  # which jump decides may be for those to say
+                    return None, self._missing()  # the missing blocks may contain the deciding jump
                 if not about and self._is_certain(moment, taken):
                     certain = certain or _decided(moment, taken)
                     continue
@@ -230,28 +231,28 @@ class _Search:
         return choice or certain, None
 
     def also(self, decided: Decided) -> tuple[Decided, ...]:
-        """The tests of the same statement in front of the one that decided, first those made first.
+        """Return the earlier tests of the deciding statement, in the order of execution.
 
-        Each of them could have avoided the result as well.
+        Each test could also have avoided the result.
         """
         moments, found = self._run.moments, decided.also
         if decided.checks or decided.position < 0:
             return found
         for at, taken in tests_before(self._graph, self._way, self._run, decided):
             if decided.moment is None and self._has_error_at(moments[at]):
-                continue  # its other side may lead to that one
+                continue  # its other side may lead to that error
             if self._can_avoid(at, taken) and not self._is_about_result(moments[at]):
                 one = _decided(moments[at], taken)
                 found = (replace(one, position=moments[at].position), *found)
         return found
 
     def _has_error_at(self, moment: Moment) -> bool:
-        """Whether a constant that is an error is held as a jump runs."""
+        """Return True if a register or stack slot holds an error constant when a jump runs."""
         kept = (*moment.regs.values(), *moment.slots.values())
         return any(one.kind == "const" and is_error(one.value) for one in kept)
 
     def _asked_of_call(self) -> Decided | None:
-        """The test of what a function gave that left the result in a local variable."""
+        """Return the test of a callee's result, if that callee left the result in a variable."""
         node = self._returned.node
         if node.kind != "left":
             return None
@@ -265,9 +266,9 @@ class _Search:
         return _missing(self._graph, self._way)
 
     def _is_open(self, number: int, taken: bool) -> bool:
-        """Whether a jump went where it had to go, or kept open what a later one was settled not to.
+        """Return True if earlier jumps fixed a jump's outcome, or if it left open a settled jump.
 
-        Then it is the jump which settled that one that counts.
+        In the second case, the jump that settled the later one is the deciding jump.
         """
         if self._is_known(number):
             self._by = self._by or self._settled(number, taken)
@@ -280,15 +281,15 @@ class _Search:
         block = self._graph.blocks[self._way.blocks[moment.position]]
         if moment.insn.flow is not Flow.BRANCH or block.next[taken] < 0:
             return False
-        # other ways were left that do not come to the settled test
+        # the jump excluded paths that do not reach the settled test
         behind = self._reachable(block.next[taken], self._by.block) - {self._by.block}
         return any(self._graph.blocks[one].exit for one in behind)
 
     def _settled(self, number: int, taken: bool) -> _Settled | None:
-        """What settled a test of a constant behind which the result was made, if a jump did.
+        """Return the jump that settled a test of a constant before the result was made, or None.
 
-        As ``timeo = noblock ? 0 : ...; if (!timeo) return -EAGAIN``. Of a counted loop no jump in
-        front of it did, and of what is asked on the way out the result was there before.
+        Example: ``timeo = noblock ? 0 : ...; if (!timeo) return -EAGAIN``. A jump before a counted
+        loop does not settle the loop's test. A test on the way out comes after the result.
         """
         moment = self._run.moments[number]
         flags, block = moment.flags, self._way.blocks[moment.position]
@@ -297,7 +298,7 @@ class _Search:
         if flags is None or moment.insn.flow is not Flow.BRANCH or not is_settled(moment):
             return None
         if self._returned.step < moment.step and self._is_certain(moment, taken):
-            return None  # it is on the way out
+            return None  # the test is on the way out
         operand = flags.insn.compared[0] if flags.insn.operands else None
         place = self._holders(moment, ()).place_of(operand) if operand is not None else None
         if isinstance(place, int):
@@ -308,7 +309,7 @@ class _Search:
             return None
         made = self._insn_at(node.at)
         if made is None or made.op not in ("mov", "xor"):
-            return None  # it was counted
+            return None  # a loop counter
         offered = self._offers(moment, taken)
         for earlier in range(number - 1, -1, -1):
             before = self._run.moments[earlier]
@@ -323,7 +324,7 @@ class _Search:
         return None
 
     def _leading_to(self, block: int) -> set[int]:
-        """The blocks behind which one may come."""
+        """Return the blocks from which ``block`` can be reached, and ``block`` itself."""
         waiting, found = [block], {block}
         while waiting:
             new = set(self._graph.before[waiting.pop()]) - found
@@ -336,9 +337,10 @@ class _Search:
         return next((one for one in block.insns if one.address == address), None) if block else None
 
     def _offers(self, moment: Moment, taken: bool) -> set[int]:
-        """The blocks that may have run, had a jump gone the other way; behind an indirect one, all.
+        """Return the blocks that could have run if a jump had gone the other way.
 
-        A conditional comparison leaves both sides open of the jump that its block ends in.
+        After an indirect jump, these are all blocks. A conditional comparison leaves open both
+        sides of the jump at the end of its block.
         """
         sides = self._graph.blocks[self._way.blocks[moment.position]].next
         if moment.insn.flow is Flow.BRANCH:
@@ -348,7 +350,7 @@ class _Search:
         return set().union(*[self._reachable(side) for side in sides])
 
     def _loses(self, start: int, held: Holders, node: Node, end: int, compare: Insn) -> bool:
-        """Whether ways from a block come to ``compare``, in ``end``, and all without a constant."""
+        """Return True if paths reach ``compare`` in block ``end``, and all lose the constant."""
         loses = False
         waiting = [(start, held)]
         seen = set(waiting)
@@ -370,7 +372,7 @@ class _Search:
         return loses
 
     def _after_constant(self, held: Holders, insn: Insn, node: Node) -> Holders:
-        """Where a constant is behind an instruction, which may be the one that made it."""
+        """Return where a constant is after an instruction, which may be the one that made it."""
         if insn.address == node.at and insn.writes:
             return held.also(insn.writes[0])
         if insn.flow is Flow.CALL:
@@ -380,11 +382,11 @@ class _Search:
         return held.with_copies(insn, node.value)
 
     def _asked_before(self, number: int, taken: bool) -> tuple[Moment, bool] | None:
-        """The jump that decided where a parameter chose the case, and the case was asked before.
+        """Return the earlier jump that decided, for a parameter in a duplicated switch.
 
-        Of ``switch (op) { case MOD: if (!found) ...`` behind another test of ``found`` compilers
-        make a switch for each outcome of that: one in which MOD fails, and one in which it does
-        not. Then ``op == MOD`` is no reason, but the jump in front that chose between the two.
+        For ``switch (op) { case MOD: if (!found) ...`` after another test of ``found``, compilers
+        make one switch per outcome of that test. MOD fails in the first switch and succeeds in the
+        second. Then the earlier test of ``found`` is the reason, rather than ``op == MOD``.
         """
         moment = self._run.moments[number]
         flags = moment.flags
@@ -410,7 +412,7 @@ class _Search:
         return None
 
     def _holders(self, moment: Moment, nodes: Iterable[Node]) -> Holders:
-        """Where values are, before a jump."""
+        """Return the locations of values before a jump."""
         wanted = tuple(nodes)
         held = (
             place
@@ -425,7 +427,7 @@ class _Search:
         return Holders(machine, frozenset(held), depth, base)
 
     def _copies(self, start: int, holders: Holders, moment: Moment, taken: bool) -> set[int]:
-        """The blocks behind other jumps that ask the same as ``moment``, where it holds too."""
+        """Return the blocks after other jumps with the same test as ``moment``, on its side."""
         assert moment.flags is not None
         condition = moment.insn.condition
         found = set()
@@ -450,7 +452,7 @@ class _Search:
         return {one for one in found if one >= 0}
 
     def _reachable(self, start: int, without: int = -1) -> set[int]:
-        """All blocks that may run once ``start`` does; by no way that goes on behind another."""
+        """Return all blocks that may run after ``start``, on paths that do not pass ``without``."""
         waiting, seen = [start], {start}
         while waiting:
             index = waiting.pop()
@@ -461,18 +463,18 @@ class _Search:
         return seen
 
     def _is_last(self, moment: Moment) -> bool:
-        """Whether the way ends in this jump."""
+        """Return True if the executed path ends in this jump."""
         is_jump = moment.insn.flow is Flow.BRANCH
         return is_jump and moment.position == len(self._way.blocks) - 1
 
     def _leaves_here(self, moment: Moment) -> bool:
-        """Whether the way leaves the function by this very jump: a conditional tail call."""
+        """Return True if the path leaves the function by this jump: a conditional tail call."""
         return self._graph.blocks[self._way.blocks[moment.position]].exit == "tail"
 
     def _taken(self, moment: Moment) -> bool | None:
-        """Whether a jump was taken; None where both sides lead to the same block.
+        """Return True if a jump was taken; None if both sides lead to the same block.
 
-        Of a conditional comparison: whether it was made.
+        For a conditional comparison, return True if the comparison was executed.
         """
         if moment.insn.flow is Flow.INDIRECT:
             return True
@@ -481,7 +483,7 @@ class _Search:
         return went(self._graph, self._way, moment)
 
     def _is_about_result(self, moment: Moment) -> bool:
-        """Whether all that a jump tests is the result, after it was made."""
+        """Return True if a jump tests only the result, after the result was made."""
         flags = moment.flags
         if flags is None or moment.step < self._returned.step:
             return False
@@ -489,16 +491,17 @@ class _Search:
         return bool(sides) and all(self._is_result(leaf) for one in sides for leaf in _leaves(one))
 
     def _is_result(self, node: Node) -> bool:
-        """Whether a value is the result, before or after it was handed on."""
+        """Return True if a value is the result, before or after a callee returned it unchanged."""
         handed = self._handed
         if node is self._returned.node or (handed is not None and node is handed.node):
             return True
         return node.kind == "select" and any(node is one for one in self._chosen)
 
     def _is_check(self, moment: Moment) -> bool:
-        """Whether a test of the result asks if it is a failure, and not which.
+        """Return True if a test of the result distinguishes failure from success.
 
-        Of a number in the code that has been known before.
+        It is False for a test that distinguishes between errors, and for a constant in the code,
+        which the function knew before.
         """
         flags = moment.flags
         if flags is None or self._returned.made not in _TESTED:
@@ -508,14 +511,14 @@ class _Search:
         return flags.right.kind == "const" and flags.right.value in (0, -1, -4095, -4096)
 
     def _may_choose(self, moment: Moment) -> bool:
-        """Whether a jump may have chosen the result, and an earlier one has not.
+        """Return True if a jump may have selected the result, and no earlier jump did.
 
-        Where other paths bring something else than a failure to a jump behind the result, the
-        failure was chosen before. This jump only might have replaced it.
+        If other paths bring a success to this jump, the failure was selected before: the jump could
+        only have replaced the failure.
         """
         if self._returned.made not in (Made.CONSTANT, Made.COMPUTED):
             return True
-        # what was chosen last goes on; of the constant itself another register may have a copy
+        # the last selected value counts; another register may hold a copy of the constant
         nodes = (*self._chosen, self._returned.node)
         each = (self._holders(moment, (node,)) for node in nodes)
         held = next((one for one in each if one.places), None)
@@ -526,12 +529,13 @@ class _Search:
         return failures_at(self._graph, held, block, address, self._failure) is not None
 
     def _is_certain(self, moment: Moment, taken: bool) -> bool:
-        """Whether the result was there before, and the other side would have kept it or failed.
+        """Return True if the result existed before, and the other side would keep it or fail.
 
-        An error that is stored and returned at the end of a loop is not that of the loop's end:
-        to go on is to return it later, if not what fails next. What a called function gave was
-        there already when another try was not made. And that a called function did well, as one
-        that tells user space, is no reason for a failure, unless it ended a loop.
+        At the end of a loop that stores an error, the loop's end does not explain the error: the
+        next round would also return the error, or another one. If a callee returned the error
+        before a retry was skipped, the retry does not explain it either. The success of another
+        callee, for example one that notifies user space, explains a failure only if it ended a
+        loop.
         """
         if self._returned.made is Made.CALLEE:
             return moment.step > self._returned.step
@@ -565,7 +569,7 @@ class _Search:
         return is_well or (self._is_stored and bool(places))
 
     def _ends_loop(self, moment: Moment, taken: bool) -> bool:
-        """Whether a jump left a loop that would have come to it again on its other side."""
+        """Return True if a jump left a loop, and its other side would have stayed in the loop."""
         block = self._graph.blocks[self._way.blocks[moment.position]]
         own, other = (block.next[side] for side in (taken, not taken))
         if own < 0 or other < 0:
@@ -573,10 +577,10 @@ class _Search:
         return block.index in self._reachable(other) - self._reachable(own)
 
     def _is_handled(self, moment: Moment) -> bool:
-        """Whether other failures come to a jump as well, those of functions that were called.
+        """Return True if failures of other called functions also reach a jump.
 
-        Then it is asked there what is to be done about one, and not whether it is one. What comes
-        there by the jump itself does not count: that is a loop.
+        Then the jump selects how to handle a failure; it does not detect a failure. A failure that
+        arrives through the jump itself does not count: that is a loop.
         """
         graph, own = self._graph, self._way.blocks[moment.position]
         held = self._holders(moment, (self._returned.node,))
@@ -609,7 +613,7 @@ class _Search:
         else:
             others = [block.index]  # it begins with the conditional comparison
         if others == [-1]:
-            return bool(block.exit) and not taken  # a tail call gives what it likes
+            return bool(block.exit) and not taken  # a tail call may return any value
         condition = moment.insn.condition
         failure = failure_of(moment.flags, OPPOSITE.get(condition, "") if taken else condition)
         same = [
@@ -626,10 +630,10 @@ class _Search:
     def _reaches_other(
         self, start: int, holders: Holders, zeros: tuple[Holders, Holders] | None = None
     ) -> bool:
-        """Whether some way from a block reaches a return with another number.
+        """Return True if a path from a block reaches a return with another number.
 
-        ``zeros`` are the places that hold 0 there, and those whose lowest byte is 0, as far as
-        that is known.
+        ``zeros`` are the known locations of a 0, and the known locations with a 0 in the lowest
+        byte.
         """
         nothing = Holders(holders.machine, frozenset(), holders.depth, holders.frame)
         waiting = [(start, holders, *(zeros or (nothing, nothing)))]
@@ -660,9 +664,9 @@ class _Search:
         return False
 
     def _zeros(self, number: int) -> tuple[Holders, Holders]:
-        """Where a 0 is, before a jump: what was copied so far, and what was found to be one.
+        """Return where a 0 is before a jump: copies of 0, and values that a test found to be 0.
 
-        And the registers whose lowest byte is 0, as that of a yes or no.
+        The second part are the registers with a 0 in the lowest byte, such as a boolean's register.
         """
         moment, found = self._run.moments[number], set()
         for before in self._run.moments[:number]:
@@ -684,13 +688,14 @@ class _Search:
         return self._holders(moment, zero), places.without(slots)
 
     def _is_known(self, number: int) -> bool:
-        """Whether how a jump came out was known before."""
+        """Return True if earlier instructions determined how a jump came out."""
         return is_settled(self._run.moments[number]) or self._asked_again(number)
 
     def _asked_again(self, number: int) -> bool:
-        """Whether a jump asks what another one on the way has asked, and is known to come out so.
+        """Return True if an earlier jump on the path made the same test and fixed the outcome.
 
-        That is where the other side of that one does not lead here: else it is here that it counts.
+        This requires that the other side of the earlier jump does not lead to this one. Otherwise
+        this jump decides.
         """
         moment, graph, way = self._run.moments[number], self._graph, self._way.blocks
         flags, condition = moment.flags, moment.insn.condition
@@ -708,7 +713,7 @@ class _Search:
         return False
 
     def _after_zero(self, zero: Holders, insn: Insn) -> Holders:
-        """Where a 0 is behind an instruction."""
+        """Return where a 0 is after an instruction."""
         operands = insn.operands
         if insn.flow is Flow.CALL:
             slots = [one for one in zero.places if isinstance(one, int)]
@@ -723,13 +728,13 @@ class _Search:
         where = zero.place_of(target)
         if where is None:
             return zero
-        if isinstance(where, int):  # what overlaps
+        if isinstance(where, int):  # overlapping slots
             near = range(where - INT + 1, where + target.size)
             zero = zero.without(one for one in zero.places if one in near)
         return zero.also(where) if is_zero(zero, source, target.size) else zero.without((where,))
 
     def _is_given(self, held: Holders, slot: int) -> bool:
-        """Whether a slot may be a part of a local variable whose address is used."""
+        """Return True if a slot may belong to a local variable that has its address used."""
         if self._locals is None:
             insns = (one for block in self._graph.blocks for one in block.insns)
             places = [
@@ -741,7 +746,7 @@ class _Search:
         return any(start <= slot < start + LOCAL_BYTES for start in self._locals)
 
     def _asks_result(self, held: Holders, insn: Insn) -> Flags | None:
-        """What an instruction compares, if that is the result with a constant: how is known."""
+        """Return the comparison of an instruction that compares the result with a constant."""
         if insn.op not in ("cmp", "test") or len(insn.operands) < 2:
             return None
         left, right = insn.compared
@@ -776,16 +781,16 @@ class _Search:
         return held.also(insn.writes[0]) if makes else held.without(insn.writes)
 
     def _hands_on(self, held: Holders, insn: Insn) -> bool:
-        """Whether an instruction calls what gives back the result that it is given."""
+        """Return True if an instruction calls the function that returns the result unchanged."""
         handed = self._handed
         if handed is None or insn.address != handed.node.at:
             return False
         return handed.register in held.places
 
     def _makes_same(self, held: Holders, insn: Insn) -> bool:
-        """Whether an instruction makes the very number without moving it."""
+        """Return True if an instruction makes the result's number without moving it."""
         operands = insn.operands
-        if insn.op == "cmov":  # of two that are the result, either
+        if insn.op == "cmov":  # both sources are the result
             sources = operands[1:] if len(operands) > 2 else operands
             return all(self._has_result(held, one) for one in sources)
         if insn.op == "xor" and not self._result:
@@ -793,7 +798,7 @@ class _Search:
         return insn.op == "or" and self._result & MASK32 == MASK32 and _minus_one(operands)
 
     def _has_result(self, held: Holders, source: Operand) -> bool:
-        """Whether an operand is the result's number, in all its bytes."""
+        """Return True if an operand holds the result's number, in all its bytes."""
         if isinstance(source, Imm):
             return is_result(source.value, self._result)
         if isinstance(source, Mem):
@@ -814,7 +819,7 @@ class _Search:
 
 
 def _decided(moment: Moment, taken: bool, *, about: bool = False) -> Decided:
-    """What a jump decides that was, or was not, taken; ``about``: as it tested the result."""
+    """Return the decision by a jump; ``about``: the jump tested the result."""
     condition = moment.insn.condition
     held = condition if taken else OPPOSITE.get(condition, "")
     jump = moment if moment.insn.flow is Flow.BRANCH else None
@@ -822,10 +827,10 @@ def _decided(moment: Moment, taken: bool, *, about: bool = False) -> Decided:
 
 
 def _place(moment: Moment) -> int:
-    """The address whose line is that of a condition.
+    """Return the address that has the source line of a condition.
 
-    Compilers give a jump on several conditions the line of one, and each conditional comparison
-    that of its own.
+    For a combined condition, compilers give the jump the line of one part only. Each conditional
+    comparison has the line of its own part.
     """
     compare = moment.flags.insn if moment.flags is not None else None
     if compare is not None and "ccmp" in (compare.op, moment.insn.op):

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The way of a call that nothing followed, where its arguments alone decide it.
+"""Deduce the executed path of a call without block records, from its arguments and result.
 
-Many a function that the kernel lets nobody probe looks at its arguments first and fails. Where
-these are known, each conditional jump comes out one way: the code is followed as long as that can
-be said, and what memory or another function says ends it. That the number at the end is what the
-call returned is asked for, too. So what is told is what happened.
+Many functions that no probe may enter test their arguments first and fail. If the arguments are
+known, each conditional jump has only one outcome, and this module follows the code. It stops at a
+jump that depends on memory or on another function. The path is valid only if its result equals the
+recorded result. Therefore a deduced path is the executed path.
 
-Where the functions that it called were traced, these and what they returned say more: of all ways
-on which these functions are called, in this order, and that may end in this result, those are told
-that come to one condition.
+If the called functions were traced, the calls and their results add facts. The module then looks at
+all paths with these calls, in this order, and with this result. It reports the paths that have the
+same deciding condition.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from retsnoop_py.path.values import Flags, Moment, Node, evaluate
 __all__ = ["Argument", "Called", "Known", "deduce", "fitting", "holds", "known_value"]
 
 _MASK = (1 << 64) - 1
-#: Blocks of a way; those of one that goes further are in a loop.
+#: Maximum number of blocks in a path; a longer path is in a loop.
 _MOST_BLOCKS = 64
 _MAX_DEPTH = 16
-#: Ways that are looked at, and how often one may come by the same block.
+#: Maximum number of paths, and how often a path may visit the same block.
 _MOST_WAYS, _MOST_ROUNDS = 1000, 2
-#: What is known: arguments by register, what called functions gave by the step of the call.
+#: Known values: arguments by register, results of called functions by the step of the call.
 Known = Mapping[str | int, "Argument"]
-#: What was asked on a way, and how that came out.
+#: Outcomes of the tests on a path.
 Held = Mapping[tuple[object, ...], bool]
 
 
 class Argument(NamedTuple):
-    """What was given in a register: ``value``, signed or not, of ``size`` bytes."""
+    """The value of an argument register: ``value``, signed or not, of ``size`` bytes."""
 
     value: int
     size: int
 
 
 class Called(NamedTuple):
-    """A call that was made: of which function, and the ``size`` bytes that it returned."""
+    """A traced call: the function's name, and the ``size`` bytes that it returned."""
 
     name: str
     result: int
@@ -52,10 +52,10 @@ class Called(NamedTuple):
 
 
 def deduce(graph: Graph, names: Names, arguments: Known, result: int) -> Way | None:
-    """The way of a call with ``arguments``, by register, that returned ``result``.
+    """Return the path of a call with ``arguments``, by register, that returned ``result``.
 
-    None where they do not decide it. That it returned is known, so a jump to where no return is
-    was not taken: that of the stack protector.
+    Return None if the arguments do not determine the path. The call returned, so it did not take
+    jumps from which no return can be reached, such as the jump of the stack protector.
     """
     blocks, returning = [graph.entry], _returning(graph)
     while len(blocks) < _MOST_BLOCKS:
@@ -89,9 +89,10 @@ def deduce(graph: Graph, names: Names, arguments: Known, result: int) -> Way | N
 
 
 class _Reached(NamedTuple):
-    """How far a way goes: its blocks, the number of their instructions, what is known there.
+    """The state at the end of a partial path: its blocks, their instructions, known values.
 
-    ``calls`` is the number of calls that were made, ``held`` what its jumps were found to test.
+    ``steps`` is the number of instructions and ``calls`` the number of calls so far. ``held``
+    contains the outcomes of its tests.
     """
 
     blocks: tuple[int, ...]
@@ -109,10 +110,11 @@ def fitting(
     calls: Sequence[Called],
     traced: Collection[str],
 ) -> list[tuple[Way, Known]]:
-    """All ways that a call may have taken which made ``calls`` and returned ``result``.
+    """Return all paths that a call with ``calls`` and ``result`` may have taken.
 
-    With what is known on each. ``traced`` are the functions whose calls are among ``calls`` if they
-    were made. Nothing, where there are too many ways, or parts of values matter.
+    Each path comes with its known values. ``traced`` are the functions that would appear in
+    ``calls`` if they had been called. Return an empty list if there are too many paths, or if parts
+    of values matter.
     """
     returning = _returning(graph)
     found: list[tuple[Way, Known]] = []
@@ -135,7 +137,7 @@ def fitting(
             held: Held | None = reached.held
             if moment is not None and len(block.next) > 1:
                 held = _fits(moment, bool(side), reached)
-            # what decides is not known, so a loop may end at any time
+            # the deciding value is unknown, so a loop may end at any time
             is_open = moment is None or _taken(moment, reached.known) is None
             ends = is_open and reached.blocks.count(following) >= _MOST_ROUNDS
             if held is not None and following in returning and not ends:
@@ -146,7 +148,7 @@ def fitting(
 def _ends(
     block: Block, value: int | None, result: int, rest: Sequence[Called], traced: Collection[str]
 ) -> bool:
-    """Whether a call may have ended in ``block`` with ``result``; ``rest``: calls still to come."""
+    """Return True if a call may have ended in ``block`` with ``result``; ``rest``: calls left."""
     if block.exit == "return":
         return not rest and (value is None or _same(value, result))
     if block.callee in traced and [one.name for one in rest] != [block.callee]:
@@ -155,7 +157,7 @@ def _ends(
 
 
 def _fits(moment: Moment, taken: bool, reached: _Reached) -> Held | None:
-    """What is held of the tests of a way where a jump is ``taken``; None if it cannot be."""
+    """Return the outcomes of tests if a jump is ``taken``; None if that is impossible."""
     if moment.flags is None:
         return reached.held
     if _taken(moment, reached.known) not in (taken, None):
@@ -170,14 +172,14 @@ def _fits(moment: Moment, taken: bool, reached: _Reached) -> Held | None:
 
 
 def _identity(flags: Flags) -> tuple[object, ...]:
-    """What is the same of two tests of the same values."""
+    """Return a key that is equal for tests of the same values."""
     return tuple((one.kind, one.name, one.step, one.value) for one in (flags.left, flags.right))
 
 
 def _with_calls(
     graph: Graph, names: Names, reached: _Reached, calls: Sequence[Called], traced: Collection[str]
 ) -> _Reached | None:
-    """With the calls that the last block makes; None if these were not made."""
+    """Return the state after the calls of the last block; None if the calls do not match."""
     known, at, step = dict(reached.known), reached.calls, reached.steps
     for insn in graph.blocks[reached.blocks[-1]].insns:
         if insn.flow is Flow.CALL:
@@ -194,7 +196,7 @@ def _with_calls(
 
 
 def _returning(graph: Graph) -> set[int]:
-    """The blocks from which a return, or a jump out of the function, can be reached."""
+    """Return the blocks from which a return, or a jump out of the function, can be reached."""
     waiting = [one.index for one in graph.blocks if one.exit or -1 in one.next]
     found = set(waiting)
     while waiting:
@@ -210,7 +212,7 @@ def _has_cuts(block: Block) -> bool:
 
 
 def _cuts(insn: Insn) -> bool:
-    """Whether a part of a register is made a whole one, which values here do not tell."""
+    """Return True if part of a register is extended to a whole one; values do not model this."""
     if insn.op not in ("movsx", "movzx") or len(insn.operands) < 2:
         return False
     source = insn.operands[1]
@@ -226,7 +228,7 @@ def _taken(moment: Moment, arguments: Known) -> bool | None:
 
 
 def known_value(node: Node, arguments: Known, size: int = 8, depth: int = 0) -> int | None:
-    """The lower ``size`` bytes of a value, unsigned; None where the arguments do not say them."""
+    """Return the lower ``size`` bytes of a value, unsigned; None if the arguments do not say."""
     found: int | None = None
     if depth > _MAX_DEPTH:
         return None
@@ -234,7 +236,7 @@ def known_value(node: Node, arguments: Known, size: int = 8, depth: int = 0) -> 
         found = node.value
     elif node.kind in ("param", "call"):
         given = arguments.get(node.step if node.kind == "call" else node.name or "")
-        # what is above an int in a register is its sign, or zeros, or nobody knows
+        # the bits above an int in a register are its sign, zeros, or undefined
         if given and (size <= given.size or 0 <= given.value < 1 << (8 * given.size - 1)):
             found = given.value
     elif node.kind in ("cond", "select") and node.flags is not None:
@@ -277,12 +279,12 @@ def _signed(value: int, bits: int) -> int:
 
 
 def holds(flags: Flags, condition: str, arguments: Known, depth: int = 0) -> bool | None:
-    """Whether ``condition`` holds of what was compared, if that can be said."""
+    """Return True if ``condition`` holds for the comparison; None if that is unknown."""
     bits = flags.size * 8
     left = known_value(flags.left, arguments, flags.size, depth)
     right = known_value(flags.right, arguments, flags.size, depth)
     if flags.op in ("cmp", "sub") and flags.left is flags.right:
-        left = right = 0  # whatever it is
+        left = right = 0  # equal, for any value
     if left is None or right is None:
         return None
     if flags.op == "bt":
@@ -297,7 +299,7 @@ def holds(flags: Flags, condition: str, arguments: Known, depth: int = 0) -> boo
         found = left | right
     else:
         return None
-    # of these no carry and no overflow comes
+    # these operations clear carry and overflow
     value = _signed(found, bits)
     return _compared(condition, found, 0, value, 0, value < 0)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which instructions may have made the value that a register or a stack slot has at a place.
+"""Find the instructions that may have made the value of a register or a stack slot.
 
-They are found on all paths that lead there, not only on the executed one: where a failure and
-something else may arrive in the same register, the failure was chosen before.
+The search covers all paths that lead to a place, not only the executed one. If a failure and
+another value may arrive in the same register, an earlier condition selected the failure.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ __all__ = ["failures_at"]
 _END = 1 << 30
 _MOVES = ("mov", "movsx", "movzx")
 
-#: A place, and the step of the block's instructions before which it has the value.
+#: A block, the step in it before which a location has the value, and the location.
 _Point = tuple[int, int, "str | int"]
 
 
 def failures_at(
     graph: Graph, held: Holders, block: int, address: int, failure: Failure
 ) -> frozenset[int] | None:
-    """The constants of which a place of ``held`` has one before ``address`` in ``block``.
+    """Return the constants that a location of ``held`` may have before ``address`` in ``block``.
 
-    All of them are failures, as the result is one. None if no place has a failure on every path:
-    values of other kinds may be one, but need not.
+    All constants are failures like the result. Return None if no location has a failure on every
+    path; values of other kinds may be failures or not.
     """
     steps = [step for one in graph.blocks[block].insns for step in one.steps]
     at = next((n for n, step in enumerate(steps) if step.address == address), len(steps))
@@ -40,7 +40,7 @@ def failures_at(
 
 
 class _Definitions:
-    """The constants that reach a place, as far as all that reach it are failures."""
+    """The constants that reach a location, provided that all are failures."""
 
     def __init__(self, graph: Graph, held: Holders, failure: Failure) -> None:
         self._graph = graph
@@ -49,7 +49,7 @@ class _Definitions:
         self._found: set[int] = set()
 
     def of(self, start: _Point) -> frozenset[int] | None:
-        """The constants at a place; None if something else may be there."""
+        """Return the constants at a location; None if another value may be there."""
         waiting, seen = [start], {start}
         while waiting:
             points = self._before(waiting.pop())
@@ -62,7 +62,7 @@ class _Definitions:
         return frozenset(self._found)
 
     def _before(self, point: _Point) -> list[_Point] | None:
-        """Where the value was before a block's beginning or a choice; None if it is no failure."""
+        """Return where the value was before the block or a choice; None if it is not a failure."""
         index, at, place = point
         steps = [step for one in self._graph.blocks[index].insns for step in one.steps]
         for number in range(min(at, len(steps)) - 1, -1, -1):
@@ -73,7 +73,7 @@ class _Definitions:
         return [(one, _END, place) for one in self._graph.before[index]]
 
     def _made(self, index: int, number: int, step: Insn) -> list[_Point] | None:
-        """Where the values were that a step may have taken for its own."""
+        """Return the locations of the values from which a step may have made its value."""
         sources = _sources(step)
         if sources is None:
             return None
@@ -100,7 +100,7 @@ class _Definitions:
 
 
 def _sources(step: Insn) -> tuple[Operand, ...] | None:
-    """The operands of which one is the value that an instruction makes; None for no such one."""
+    """Return the operands of which an instruction copies one; None for other instructions."""
     operands = step.operands
     if step.op in _MOVES and len(operands) == 2:
         return operands[1:]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whether all ways from a place in a function end in failures, whichever they are."""
+"""Find out if all paths from a place in a function end in failures of any kind."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from retsnoop_py.path.origin import Returned
 
 __all__ = ["FailingWays"]
 
-#: Ways that are followed before it is said that nobody knows.
+#: The search gives up after this many states.
 _MAX_STATES = 20_000
-#: Calls whose results are told apart.
+#: Maximum number of calls with results that are tracked separately.
 _MOST_GIVEN = 4
 
 
 class _Failing(NamedTuple):
-    """A block that may be reached, and where values are then.
+    """A reachable block, and the locations of values at its start.
 
-    ``made`` is the result, ``failed`` any other failure, ``given`` what calls gave, each by itself.
+    ``made`` is the result, ``failed`` any other failure, ``given`` the result of each call.
     """
 
     block: int
@@ -33,7 +33,7 @@ class _Failing(NamedTuple):
     given: tuple[Holders, ...]
 
     def only(self, read: Collection[str]) -> _Failing:
-        """Without registers that nothing reads any more."""
+        """Return the state without registers that no later instruction reads."""
         made, failed, *given = (
             one.without(
                 [place for place in one.places if isinstance(place, str) and place not in read]
@@ -44,23 +44,23 @@ class _Failing(NamedTuple):
 
 
 class FailingWays:
-    """The ways in a function's ``graph`` that end in failures; one of these is ``returned``."""
+    """The paths in a function's ``graph`` that end in failures; ``returned`` is such a failure."""
 
     def __init__(self, graph: Graph, returned: Returned) -> None:
         self._graph = graph
         self._returned = returned
-        #: Blocks behind which nothing but failures can come, with what is held there.
+        #: States from which all paths end in failures.
         self._only_fail: set[_Failing] = set()
-        #: What :meth:`_read_in` tells of each block, once that was asked.
+        #: The result of :meth:`_read_in` for each block; None until it is computed.
         self._read: list[frozenset[str]] | None = None
 
     def from_block(
         self, start: int, made: Holders, failed: Holders, *, is_stored: bool
     ) -> bool | None:
-        """Whether ways from a block end in the result, where all end in failures.
+        """Return True if a path from a block ends in the result, provided that all end in failures.
 
-        None where one may end in something else. ``made`` has the result there, ``failed`` what is
-        another failure; ``is_stored``: behind what was looked at before, it is the result.
+        Return None if a path may end in another value. ``made`` holds the result there, ``failed``
+        another failure. ``is_stored``: paths from states of earlier calls end in the result.
         """
         none = Holders(made.machine, frozenset(), made.depth, made.frame)
         waiting = [_Failing(start, made, failed, ())]
@@ -98,7 +98,7 @@ class FailingWays:
         return returns_it
 
     def _read_in(self, index: int) -> frozenset[str]:
-        """The registers whose values may be read in a block, or behind it."""
+        """Return the registers that a block, or a block behind it, may read."""
         if self._read is None:
             blocks = self._graph.blocks
             uses = [reads(self._graph, block) for block in blocks]
@@ -116,7 +116,7 @@ class FailingWays:
         return self._read[index]
 
     def _after(self, now: _Failing, insn: Insn) -> _Failing:
-        """What is held behind an instruction."""
+        """Return the state after an instruction."""
         result, every = self._graph.machine.result, (now.made, now.failed, *now.given)
         where: str | int | None = None
         if insn.flow is Flow.CALL:
@@ -157,9 +157,10 @@ class FailingWays:
 def _either(
     every: tuple[Holders, ...], where: str, values: tuple[Operand, ...]
 ) -> tuple[Holders, ...]:
-    """What is held where one of two values was written: what both are.
+    """Return the state after a write of either of two values: the properties of both values.
 
-    Of the result and another failure it may be the result, and is a failure in any case.
+    If the values are the result and another failure, the written value may be the result, and is a
+    failure in either case.
     """
     are = [[one.place_of(value) in one.places for one in every] for value in values]
     is_made = [held[0] for held in are]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""From the hits of probes to the blocks that ran."""
+"""Reconstruct the executed blocks from probe hits."""
 
 from __future__ import annotations
 
@@ -13,31 +13,34 @@ __all__ = ["Way", "follow"]
 
 
 class Way(Value):
-    """The blocks that ran, in their order, by index.
+    """The executed blocks, in order, by index.
 
-    ``gaps`` are positions in ``blocks`` at which no jump leads from the block before: an access
-    to memory faulted there, or hits were lost. ``is_cut``: earlier blocks were not kept.
-    ``ends``: the last one leaves the function.
+    ``gaps`` are positions in ``blocks`` without a jump from the block before: an access to memory
+    faulted there, or hits were lost. ``is_cut``: earlier blocks were not kept. ``ends``: the last
+    block leaves the function.
     """
 
     blocks: tuple[int, ...]
     gaps: frozenset[int] = frozenset()
     is_cut: bool = False
     ends: bool = True
-    #: For each of ``blocks`` the index of its hit, -1 for one that was put in between.
+    #: For each of ``blocks`` the index of its hit, -1 for an inserted block.
     hits: tuple[int, ...] = ()
-    #: For each hit whether the conditional comparison there was made; None: there is none.
+    #: For each hit, True if the conditional comparison there was executed; else None or False.
     held: tuple[bool | None, ...] = ()
-    #: For each hit the address that was called or jumped to there through a pointer, else 0.
+    #: For each hit, the target of a call or jump through a pointer there, else 0.
     targets: tuple[int, ...] = ()
 
     def target(self, position: int) -> int:
-        """Where the block at ``position`` went through a pointer; 0 if that is not known."""
+        """Return the target of the pointer call or jump in block ``position``; 0 if unknown."""
         hit = self.hits[position] if 0 <= position < len(self.hits) else -1
         return self.targets[hit] if 0 <= hit < len(self.targets) else 0
 
     def compared(self, position: int) -> bool | None:
-        """Whether the conditional comparison of the block at ``position`` was made, if known."""
+        """Return True if the conditional comparison of the block at ``position`` was executed.
+
+        Return None if that is unknown.
+        """
         hit = self.hits[position] if position < len(self.hits) else -1
         return self.held[hit] if 0 <= hit < len(self.held) else None
 
@@ -51,11 +54,11 @@ def follow(
     held: Sequence[bool | None] = (),
     targets: Sequence[int] = (),
 ) -> Way:
-    """The way that ``hits`` (indexes of blocks) tell of.
+    """Return the path from ``hits`` (indexes of blocks).
 
-    Blocks that are not in ``probed``, where the kernel takes no probe, are put in between where
-    only they can have run. ``is_cut``: hits before the first were not kept; that is found out as
-    well, where no way leads from the entry to it. ``held``, ``targets``: see Way.
+    Blocks not in ``probed`` have no probe, because the kernel rejects it. They are inserted where
+    only they can have run. ``is_cut``: hits before the first were not kept. The function also sets
+    it if no path leads from the entry to the first hit. ``held``, ``targets``: see Way.
     """
     hidden = frozenset(range(len(graph.blocks))) - frozenset(probed)
     steps: list[int] = []
@@ -87,7 +90,7 @@ def follow(
 
 
 def _to_first(graph: Graph, index: int, hidden: frozenset[int]) -> list[int] | None:
-    """The blocks from the entry to the first that was hit; None: others were hit before."""
+    """Return the blocks from the entry to the first hit; None if there were earlier hits."""
     if index == graph.entry:
         return [index]
     if graph.entry not in hidden:
@@ -104,7 +107,7 @@ def _between(
     *,
     stay_hidden: bool = False,
 ) -> list[int] | None:
-    """The shortest way from behind ``start`` through hidden blocks to a goal, which it includes."""
+    """Return the shortest path from ``start`` through hidden blocks to a goal, with the goal."""
     assert callable(is_goal)
     came: dict[int, int] = {}
     waiting = deque([start])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where a value is kept, as instructions move it: in registers and in slots of the stack."""
+"""The locations of a value as instructions move it: registers and stack slots."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["Holders"]
 class Holders(Value):
     """Registers and stack slots that hold a value.
 
-    ``depth`` and ``frame`` are where stack and frame pointer are, from the stack pointer at the
-    entry; ``frame`` is None where that is no frame pointer.
+    ``depth`` and ``frame`` are the offsets of the stack pointer and of the frame pointer from the
+    stack pointer at the entry. ``frame`` is None if the register is not used as a frame pointer.
     """
 
     machine: Machine
@@ -24,7 +24,7 @@ class Holders(Value):
     frame: int | None
 
     def slot(self, memory: Mem) -> int | None:
-        """The slot that a memory operand is, if it is one."""
+        """Return the stack slot of a memory operand, or None."""
         if memory.at or memory.segment:
             return None
         if memory.base == self.machine.stack:
@@ -34,13 +34,13 @@ class Holders(Value):
         return None
 
     def also(self, place: str | int) -> Holders:
-        """With one more."""
+        """Return the locations with one more."""
         if place in self.places:
             return self
         return Holders(self.machine, self.places | {place}, self.depth, self.frame)
 
     def without(self, places: Iterable[str | int]) -> Holders:
-        """Without some."""
+        """Return the locations without ``places``."""
         left = self.places.difference(places)
         frame = None if self.machine.frame in places else self.frame
         if len(left) == len(self.places) and frame == self.frame:
@@ -48,7 +48,7 @@ class Holders(Value):
         return Holders(self.machine, left, self.depth, frame)
 
     def pushed(self, insn: Insn) -> Holders:
-        """After a push or pop."""
+        """Return the locations after a push or pop."""
         operand = insn.operands[0] if insn.operands else None
         if insn.op == "push":
             depth = self.depth - 8
@@ -65,7 +65,7 @@ class Holders(Value):
         )
 
     def moved(self, insn: Insn) -> Holders:
-        """After a change of the stack pointer, or of the frame pointer to where that is."""
+        """Return the locations after a change of the stack pointer or of the frame pointer."""
         place = self._computed(insn)
         if self.machine.frame in insn.writes:
             left = self.without((self.machine.frame,))
@@ -75,7 +75,7 @@ class Holders(Value):
         return Holders(self.machine, self.places, place, self.frame)
 
     def _computed(self, insn: Insn) -> int | None:
-        """Where on the stack the address is that an instruction computes of a pointer into it."""
+        """Return the stack offset that an instruction computes from a stack address, or None."""
         operands = insn.operands
         by = operands[-1] if insn.op in ("add", "sub") else Imm(0, 8)
         base = (
@@ -90,21 +90,24 @@ class Holders(Value):
         return start + (-by.value if insn.op == "sub" else by.value)
 
     def is_frame(self, insn: Insn) -> bool:
-        """Whether an instruction makes the frame pointer, or the stack pointer, of another."""
+        """Return True if an instruction sets the stack pointer, or the frame pointer by it."""
         written, machine = insn.writes, self.machine
         if machine.stack in written:
             return True
         return machine.frame in written and self._computed(insn) is not None
 
     def after(self, insn: Insn) -> Holders:
-        """After any instruction: moves of the whole value keep it, other writes lose it."""
+        """Return the locations after any instruction.
+
+        A move of the whole value adds a location. Other writes remove their destination.
+        """
         held = self
         for step in insn.steps:
             held = held.after_step(step)
         return held
 
     def after_step(self, insn: Insn) -> Holders:
-        """After an instruction that has no parts."""
+        """Return the locations after an instruction without parts."""
         operands = insn.operands
         if insn.flow is Flow.CALL:
             return self.without(self.machine.clobbered)
@@ -126,7 +129,7 @@ class Holders(Value):
         return self.without(insn.writes) if insn.writes else self
 
     def common(self, other: Holders) -> Holders:
-        """What two ways that meet have in common."""
+        """Return the common locations of two paths that meet."""
         if other == self:
             return self
         frame = self.frame if self.frame == other.frame else None
@@ -136,13 +139,16 @@ class Holders(Value):
         return Holders(self.machine, both, self.depth, frame)
 
     def place_of(self, operand: Operand) -> str | int | None:
-        """The register or stack slot that an operand is."""
+        """Return the register or stack slot of an operand, or None."""
         if isinstance(operand, Mem):
             return self.slot(operand)
         return operand.name if isinstance(operand, Reg) else None
 
     def with_copies(self, insn: Insn, value: int | None = None) -> Holders:
-        """After an instruction that has no parts, ints kept, too; ``value`` if it is constant."""
+        """Return the locations after an instruction without parts, where copies of ints count, too.
+
+        ``value`` is the value if it is a constant.
+        """
         if insn.op not in ("mov", "movsx", "movzx") or len(insn.operands) != 2:
             return self.after_step(insn)
         target, source = insn.operands
@@ -155,5 +161,5 @@ class Holders(Value):
         return self.also(where) if is_whole and is_it else self.without((where,))
 
     def joined(self, other: Holders) -> Holders:
-        """What either of two has that are at the same place of the code."""
+        """Return the locations of either of two states at the same place in the code."""
         return Holders(self.machine, self.places | other.places, self.depth, self.frame)

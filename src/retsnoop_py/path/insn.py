@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Instructions as the analysis sees them, whatever the machine.
+"""Instructions in a form that does not depend on the architecture.
 
 A :class:`Machine` per architecture (:mod:`retsnoop_py.path.x86`, :mod:`retsnoop_py.path.arm64`)
-makes these of machine code and knows what else differs. Registers go by the name of their full
-width, so that ``eax`` is ``rax`` with a size of 4 bytes.
+decodes machine code and contains the other differences. A register has the name of its full width:
+``eax`` is ``rax`` with a size of 4 bytes.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ __all__ = [
     "Reg",
 ]
 
-#: What an address is called: the symbol that begins there; None in the middle of one.
+#: The symbol that begins at an address; None if the address is inside a symbol.
 Names = Callable[[int], str | None]
 #: Bytes of an int.
 INT = 4
-#: So many bytes at an address, fewer where they cannot be read.
+#: Reads a number of bytes at an address. Returns fewer bytes if some cannot be read.
 Memory = Callable[[int, int], bytes]
-#: Conditions, as x86 calls them, and their opposites.
+#: Conditions, in x86's names, and their opposites.
 OPPOSITE = {
     "e": "ne",
     "b": "ae",
@@ -49,16 +49,16 @@ OPPOSITE |= {other: one for one, other in OPPOSITE.items()}
 
 
 class Flow(Enum):
-    """Where control goes behind an instruction."""
+    """The control flow after an instruction."""
 
     NEXT = "next"
     #: To ``target``.
     JUMP = "jump"
-    #: To ``target`` or on, as ``condition`` says.
+    #: To ``target`` if ``condition`` holds, else to the next instruction.
     BRANCH = "branch"
-    #: To wherever a register or a table says.
+    #: To an address from a register or a table.
     INDIRECT = "indirect"
-    #: Into ``target`` (0: not known) and back.
+    #: Into ``target`` (0: unknown) and back.
     CALL = "call"
     RETURN = "return"
     #: Nowhere: ud2, int3, hlt; brk.
@@ -66,7 +66,7 @@ class Flow(Enum):
 
 
 class Reg(NamedTuple):
-    """A register, ``size`` bytes of it; ``high``: bits 8 to 15."""
+    """A register and its used ``size`` in bytes; ``high``: bits 8 to 15."""
 
     name: str
     size: int
@@ -81,7 +81,7 @@ class Imm(NamedTuple):
 
 
 class Mem(NamedTuple):
-    """``size`` bytes at base + at * scale + disp; ``segment`` is per-CPU data where given."""
+    """``size`` bytes at base + at * scale + disp; a ``segment`` means per-CPU data."""
 
     base: str | None
     at: str | None
@@ -95,16 +95,17 @@ Operand = Reg | Imm | Mem
 
 
 class Insn(NamedTuple):
-    """One instruction.
+    """An instruction.
 
-    ``op`` is what it does in a vocabulary of its own: ``mov`` (loads and stores by operand),
+    ``op`` is its operation, in this module's names: ``mov`` (loads and stores, by operand),
     ``cmp``, ``cmov`` ...; ``entry`` at a function's beginning, ``nop``, ``pad`` between functions,
-    ``trap`` for what WARN() is made of; ``other`` where it does not matter. ``operands`` have the
-    destination first; what computes has one source, and is its own other one, or two. ``ccmp``
-    compares if its ``condition`` holds, else it sets the flags to a constant. ``condition`` is that
-    of a branch, cmov, setcc or ccmp, in x86's words. ``writes`` are the registers it changes;
-    ``flags``: it sets those that conditions look at. ``parts`` are simpler instructions that do
-    together what one does that moves several values, or computes an operand first.
+    ``trap`` for the instruction in WARN(); ``other`` if the operation does not matter. ``operands``
+    begin with the destination. Arithmetic has one source operand, and the destination is the other
+    one; or it has two source operands. ``ccmp`` compares if its ``condition`` holds, else it sets
+    the flags to a constant. ``condition`` belongs to a branch, cmov, setcc or ccmp, in x86's names.
+    ``writes`` are the registers that the instruction changes. ``flags``: it sets the condition
+    flags. If an instruction moves several values or computes an operand first, ``parts`` are
+    simpler instructions with the same effect.
     """
 
     address: int
@@ -118,31 +119,31 @@ class Insn(NamedTuple):
     writes: tuple[str, ...] = ()
     flags: bool = False
     parts: tuple[Insn, ...] = ()
-    #: Of an indirect jump through a table: where it leads, by the index.
+    #: The targets of an indirect jump through a table, by index.
     table: tuple[int, ...] = ()
 
     @property
     def steps(self) -> tuple[Insn, ...]:
-        """What it does, one after the other: its parts, or itself."""
+        """The steps of the instruction: its parts, or the instruction itself."""
         return self.parts or (self,)
 
     @property
     def compared(self) -> tuple[Operand, ...]:
-        """The two operands that the flags are of, if it sets them; one compared with 0 is twice."""
+        """The two operands that set the flags; a value compared with 0 appears twice."""
         return self.operands[-2:]
 
     @property
     def goes_through(self) -> bool:
-        """Whether it is a call or a jump through a pointer."""
+        """True for a call or a jump through a pointer."""
         return self.flow is Flow.INDIRECT or (self.flow is Flow.CALL and not self.target)
 
     @property
     def is_open(self) -> bool:
-        """Whether it goes where a register or memory says: a call, or a jump through no table."""
+        """True for a call or jump to an address from a register or memory, except from a table."""
         return self.goes_through and bool(self.operands) and not self.table
 
     def keeps(self, register: str) -> bool:
-        """Whether it is known to go on to what is behind it without a change of ``register``."""
+        """Return True if the instruction goes on to the next one and preserves ``register``."""
         if self.flow is not Flow.NEXT or self.parts or register in self.writes:
             return False
         if self.op in ("cmp", "test", "bt", "nop"):
@@ -157,9 +158,9 @@ class Insn(NamedTuple):
         return not isinstance(to, Reg) or to.name != register
 
     def pointer_of(self, following: Insn) -> Operand | None:
-        """Where ``following``, right behind it, finds what it goes through, as it is before both.
+        """Return the operand with the target of ``following``, as readable before this instruction.
 
-        None if that cannot be told.
+        ``following`` is the next instruction. Return None if the operand cannot be determined.
         """
         pointer, to = following.operands[0], self.operands[0] if self.operands else None
         if isinstance(pointer, Imm) or self.end != following.address:
@@ -175,7 +176,7 @@ class Insn(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The address behind it."""
+        """The address behind the instruction."""
         return self.address + self.size
 
 
@@ -183,47 +184,47 @@ class Insn(NamedTuple):
 class Machine:
     """An architecture: its decoder, its calling convention and how Linux patches its code."""
 
-    #: As ``uname -m`` says it.
+    #: The name that ``uname -m`` prints.
     name: str
-    #: Registers of the first arguments, those that a call may change, and that of the result.
+    #: Registers: arguments in order, registers that a call may change, and the result's register.
     arguments: tuple[str, ...]
     clobbered: tuple[str, ...]
     result: str
     stack: str
     frame: str
-    #: Offsets of registers in ``struct pt_regs``, in bytes. Others are none that probes can read.
+    #: Offsets of registers in ``struct pt_regs``, in bytes. Probes can read only these registers.
     pt_regs: Mapping[str, int]
-    #: Registers by the numbers that DWARF has for them.
+    #: Registers by DWARF number.
     dwarf_registers: tuple[str, ...]
-    #: From code and its address to instructions; stops at what it cannot decode.
+    #: Decodes the code at an address. Stops at code that it cannot decode.
     decode: Callable[[bytes, int], list[Insn]]
-    #: An instruction that goes to a symbol of this name, without the thunk that this may be.
+    #: Replaces a call or jump to a thunk with this symbol name by the plain instruction.
     plain: Callable[[Insn, str], Insn]
-    #: Where a function begins that ftrace may hook, from its first instructions.
+    #: The end of the place for ftrace's hook at a function's start, from its first instructions.
     hook_end: Callable[[Sequence[Insn]], int]
-    #: A function's code, up to the next symbol, without what belongs to the one that is there.
+    #: Removes data that belongs to the next function from the end of a function's code.
     own: Callable[[bytes], bytes]
     #: A function's code without the calls and breakpoints of tracers at its beginning.
     untraced: Callable[[bytes], bytes]
-    #: Whether code may make a number, given as a signed one of 32 bits.
+    #: Returns True if code may contain a number, given as a signed 32-bit number.
     makes: Callable[[bytes, int], bool]
-    #: Where a veneer leads that is at an address, from its code; None for what is none.
+    #: The target of the veneer at an address, from its code; None if the code is not a veneer.
     veneer: Callable[[bytes, int], int | None]
-    #: The targets of the jump table of which the last of some instructions takes one.
+    #: The targets of the jump table that the last of some instructions uses.
     table: Callable[[Sequence[Insn], Memory], tuple[int, ...]]
-    #: Bytes of a veneer, 0 where there are none.
+    #: Bytes of a veneer; 0 if the architecture does not have veneers.
     veneer_size: int = 0
-    #: Conditions by their numbers in the code of conditional comparisons, where there are such.
+    #: Conditions by their numbers in the code of conditional comparisons.
     conditions: tuple[str, ...] = ()
-    #: The register that has the running task, where one does.
+    #: The register that holds the running task, or an empty string.
     current: str = ""
-    #: Whether a probe may be at a call or jump through a pointer.
+    #: True if a probe may be placed on a call or jump through a pointer.
     probes_open: bool = True
-    #: Names that go before others of their addresses.
+    #: Symbol names that take precedence over other names of the same address.
     first_names: tuple[str, ...] = ()
-    #: Arguments of more than 16 bytes are passed by address, in a register.
+    #: True if arguments of more than 16 bytes are passed by address, in a register.
     large_by_address: bool = False
-    #: How names of helpers in assembly begin, with the register of what they give; others are kept.
+    #: Name prefixes of assembly helpers, with their result registers. They keep other registers.
     helpers: tuple[tuple[str, str], ...] = ()
     #: Bytes of a register.
     word: int = 8

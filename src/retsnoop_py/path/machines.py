@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The architectures whose code is understood. Each imports Capstone, so only what is asked for."""
+"""The supported architectures. Each imports Capstone, so only the requested one is loaded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["machine_named"]
 
 
 def machine_named(name: str) -> Machine:
-    """The machine that ``uname -m`` calls ``name``. Raises UnavailableError for others."""
+    """Return the machine that ``uname -m`` calls ``name``. Raises UnavailableError for others."""
     if name == "x86_64":
         from retsnoop_py.path.x86 import X86_64
 

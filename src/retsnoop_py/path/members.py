@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which member of a struct or a union lies at an offset, by BTF.
+"""Find the member of a struct or a union at an offset, by BTF.
 
-A union is the case that could be guessed wrong; of its variants those count that explain every
-access of the function.
+Only unions are ambiguous. Then the variants that explain the most accesses of the function are
+used.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from retsnoop_py.path.values import Node
 __all__ = ["STRUCTS", "Members", "members_at"]
 
 STRUCTS = (Kind.STRUCT, Kind.UNION)
-#: Structs in structs.
+#: Maximum nesting depth of structs.
 _MAX_NESTING = 12
 
 
 class Members:
-    """Members of what the function called ``function`` works on, by the types of ``btf``."""
+    """Members of the objects that the function named ``function`` uses, by the types of ``btf``."""
 
     def __init__(self, btf: Btf, function: str, graph: Graph | None) -> None:
         self._btf = btf
@@ -39,10 +39,10 @@ class Members:
     def fitting(
         self, base: Node | None, struct: int, offset: int, size: int
     ) -> tuple[str, int, bool] | None:
-        """The member at ``offset`` of ``size`` bytes, and whether it can be no other one."""
+        """Return the member at ``offset`` of ``size`` bytes, its type, and if it is unambiguous."""
         btf = self._btf
         found = list(members_at(btf, struct, offset, size))
-        # one that is read whole is meant sooner than one of which a part is
+        # prefer a member that is read whole to a part of a larger member
         found = [one for one in found if btf.size_of(one[1]) == size] or found
         names = list(dict.fromkeys(text for text, _ in found))
         if len(names) > 1:
@@ -54,9 +54,9 @@ class Members:
         return (*found[0], len(names) == 1) if found else None
 
     def _meant(self, union: int, found: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
-        """Of what a union may be what it is in this function, where that is known.
+        """Return the members of a union that are valid in this function, if a rule exists.
 
-        As the arguments of functions are read: ``array_map_alloc_check()`` is for BPF_MAP_CREATE.
+        Arguments are decoded by the same rules: ``array_map_alloc_check()`` is for BPF_MAP_CREATE.
         """
         btf = self._btf
         kind = btf.resolve(union)
@@ -72,7 +72,7 @@ class Members:
     def _explained(
         self, struct: int, register: str, found: Sequence[tuple[str, int]]
     ) -> list[tuple[str, int]]:
-        """Of what a union may be the variants that explain all that the function reads."""
+        """Return the members of the variants that explain the most accesses of the function."""
         btf = self._btf
         if register not in self._accesses and self._graph is not None and self._graph.blocks:
             self._accesses[register] = _accesses(self._graph, register)
@@ -94,7 +94,7 @@ class Members:
 def members_at(
     btf: Btf, struct: int, offset: int, size: int, depth: int = 0
 ) -> Iterator[tuple[str, int]]:
-    """The members at ``offset``, as paths, with their types; ``size`` 0: of any size."""
+    """Yield the members at ``offset``, as paths, with their types; ``size`` 0: of any size."""
     if depth > _MAX_NESTING:
         return
     for member in btf.members(struct):
@@ -121,7 +121,7 @@ def members_at(
 
 
 def _variants(btf: Btf, struct: int) -> list[list[tuple[str, int, int]]]:
-    """The variants of a union, or of a struct as its only one: name, offset and size of members."""
+    """Return the variants of a union: name, offset and size of members. A struct is one variant."""
     kind = btf.resolve(struct)
     if kind.kind is Kind.STRUCT:
         return [list(_flat(btf, kind.id, 0, ""))]
@@ -141,7 +141,7 @@ def _of_variant(
     members: Sequence[str],
     found: Sequence[tuple[str, int]],
 ) -> Sequence[tuple[str, int]]:
-    """Those of ``found`` that are in a variant with one of ``members``; all, if none is."""
+    """Return the elements of ``found`` in a variant with one of ``members``, or all elements."""
 
     def is_meant(name: str) -> bool:
         return any(name == one or name.startswith(f"{one}.") for one in members)
@@ -156,7 +156,7 @@ def _of_variant(
 
 @lru_cache(1)
 def _semantics() -> Semantics:
-    """What is known of unions; nothing, where the user's own file says what it cannot."""
+    """Return the rules for unions; no rules if the user's own rule file is invalid."""
     try:
         return load_semantics()
     except DataError:
@@ -179,7 +179,7 @@ def _flat(
 
 
 def _accesses(graph: Graph, register: str) -> set[tuple[int, int]]:
-    """What code reads through a parameter wherever it has been put: offsets and bytes."""
+    """Return the offsets and sizes of the code's accesses through a parameter, and its copies."""
     found = set()
     states = {graph.entry: Holders(graph.machine, frozenset((register,)), 0, None)}
     waiting = [graph.entry]

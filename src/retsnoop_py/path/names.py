@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Expressions in C for what registers held: parameters, members, globals and called functions.
+"""Expressions in C for values: parameters, members, globals and called functions.
 
-Names come from BTF, which every kernel has that can be traced, and of local variables from DWARF,
-where there is a vmlinux with that. Where neither tells, there is no name: the instruction and the
-numbers are shown then.
+Names come from BTF, which every supported kernel has. Names of local variables come from DWARF, if
+there is a vmlinux with DWARF. If neither has a name, the output shows the instruction and the
+numbers.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ __all__ = ["Namer"]
 _MASK = (1 << 64) - 1
 _MAX_DEPTH = 8
 _MAX_TEXT = 120
-#: ``IS_ERR(x)`` is a comparison of the pointer, as an unsigned number, with this.
+#: ``IS_ERR(x)`` compares the pointer, as an unsigned number, with this number.
 _MAX_ERRNO = (-4095, -4096)
-#: Ranges that begin further away from 0 are none that people write, but addresses.
+#: A range that begins further away from 0 is a range of addresses, not of numbers in the source.
 _MAX_START = 1 << 20
-#: Per-CPU variables that are, or begin with, the running task: 6.2 has pcpu_hot, others theirs.
+#: Per-CPU variables that are, or begin with, the running task. Linux 6.2 introduced pcpu_hot.
 _CURRENT = frozenset({"current_task", "pcpu_hot", "const_pcpu_hot"})
 _SIGNS = {
     "e": "==",
@@ -54,29 +54,30 @@ _SIGNS = {
     "s": "<",
     "ns": ">=",
 }
-#: An amount that is a multiple of a page, or such a large one, is rather written in hex.
+#: A multiple of a page and a number from 2**48 on are written in hexadecimal.
 _PAGE, _FIRST_PATTERN = 4096, 1 << 48
-#: Where the kernel's half of the addresses begins.
+#: The first kernel address.
 _FIRST_ADDRESS = 0xFFFF << 48
 _UNSIGNED = frozenset({"b", "ae", "a", "be"})
 _OPERATORS = {"+": "+", "-": "-", "&": "&", "|": "|", "^": "^", "<<": "<<", ">>": ">>", "*": "*"}
-#: Pointers followed one after the other: the first two and the last say what is walked.
+#: A chain of pointers. The output keeps the first two members and the last one.
 _WALK = re.compile(r"([\w.?]+(?:\(\))?->[\w.?]+)(?:->[\w.?]+){3,}->([\w.?]+)")
-#: What BTF has for kinds of DWARF.
+#: BTF kinds for each kind of DWARF type.
 _KINDS = {
     "number": (Kind.INT,),
     "enum": (Kind.ENUM, Kind.ENUM64),
     "struct": (Kind.STRUCT,),
     "union": (Kind.UNION,),
 }
-#: What leaves its first operand as it is.
+#: Operations that do not change their first operand.
 _ASKING = ("cmp", "test", "bt", "ccmp", "push")
 
 
 class _Named(NamedTuple):
-    """An expression: its text, its BTF type (0: not known), and whether it needs no parentheses.
+    """An expression: its text, its BTF type (0: unknown), and whether it needs no parentheses.
 
-    ``points``: it is a pointer to that type (0: not known), for which BTF need not have one.
+    ``points``: the expression is a pointer to that type (0: unknown). BTF may not have a type for
+    the pointer itself.
     """
 
     text: str
@@ -86,7 +87,7 @@ class _Named(NamedTuple):
 
     @property
     def inner(self) -> str:
-        """As an operand of another."""
+        """The text as an operand of another expression."""
         return self.text if self.is_atom else f"({self.text})"
 
 
@@ -95,7 +96,7 @@ class _Condition(NamedTuple):
 
 
 class Namer:
-    """Names of what one ``function`` works on."""
+    """C expressions for the values in one ``function``."""
 
     def __init__(
         self,
@@ -110,30 +111,30 @@ class Namer:
         self._function = function
         self.name_of = name_of
         self._params: dict[str, _Named] | None = None
-        #: Of a system call, by where ``struct pt_regs`` has them.
+        #: Parameters of a system call, by their offset in ``struct pt_regs``.
         self._given: dict[int, _Named] | None = None
         self._kallsyms: bytes | None = None
         self._data: dict[int, str | None] = {}
         self._graph: Graph | None = None
         self._members: Members | None = None
-        #: Per-CPU variables, which BTF has of the kernel itself only.
+        #: Per-CPU variables; only the kernel's own BTF has them, not that of modules.
         self._per_cpu: PerCpu | None = None
-        #: BTF type ids by name: of what functions return, of DWARF's types, of pointers to structs.
+        #: BTF type ids by name: return types of functions, DWARF types, pointers to structs.
         self._returned_types: dict[str, int] = {}
         self._dwarf_types: dict[tuple[str, str], int] = {}
         self._pointer_types: dict[str, int] = {}
         self._places = VariablePlaces(variables, machine) if variables is not None else None
-        #: What DWARF calls what a comparison at hand reads.
+        #: DWARF's names of the values that the current comparison reads.
         self._read: dict[Node, _Named] = {}
 
     def learn(self, graph: Graph) -> None:
-        """Take the code from which it is told what of a union the function reads."""
+        """Remember the code; it shows which members of a union the function reads."""
         self._graph = graph
         btf = self._btf() if self._function.module is None else None
         self._per_cpu = PerCpu(btf, self._data_name) if btf is not None else None
 
     def condition(self, decided: Decided) -> _Condition:
-        """What held when it was decided; empty where that cannot be said in C."""
+        """Return the condition that held, as C text; empty if C cannot express it."""
         flags = decided.flags
         if flags is None:
             return _Condition("")
@@ -141,7 +142,7 @@ class Namer:
         return _Condition(_folded(self._comparison(flags, decided.condition) or ""))
 
     def operands(self, decided: Decided, hit: int) -> tuple[OperandText, ...]:
-        """The operands of the comparison that are no constants; ``hit`` has their values."""
+        """Return the operands of the comparison, except constants; ``hit`` has their values."""
         flags = decided.flags
         if flags is None or hit < 0:
             return ()
@@ -160,14 +161,14 @@ class Namer:
             if named is not None and not side and start is None:
                 named = self._narrowed(named, node, flags, decided.condition)
             if named is None and self._of_fields(flags, decided.condition) is not None:
-                continue  # the number that was compared is no member
+                continue  # the compared number is not a member
             text = named.text if named else _operand_text(flags.insn, side)
             size = read.size
             if isinstance(read, Reg):
                 if flags.op in ("test", "and") and flags.left is not flags.right:
                     size = max(size, self._held(node, named))
                 if read.high and size == 1:
-                    continue  # bits 8 to 15 of what is not known
+                    continue  # bits 8 to 15 of an unknown value
                 text = read.name if read.high and named is None else text
             elif isinstance(read, Mem) and (part := self._part(node, named)):
                 whole, shift = part
@@ -175,7 +176,7 @@ class Namer:
                 text = f"{whole.inner}{shifted} & {(1 << 8 * size) - 1:#x}"
             signed = bool(named and named.type and self._is_signed(named.type))
             if node.kind == "call" and not (named and named.type):
-                signed = True  # 0 or an error, mostly
+                signed = True  # usually 0 or an error
             signed = signed or decided.condition in ("s", "ns", "l", "ge", "g", "le")
             own = OperandText(
                 _folded(text)[:_MAX_TEXT], hit, side, min(size, 8), signed, start or 0
@@ -184,11 +185,11 @@ class Namer:
         return tuple(found)
 
     def _is_made(self, read: Operand) -> bool:
-        """Whether an instruction computes an operand before it compares: no probe can read it."""
+        """Return True if an instruction computes the operand itself, so no probe can read it."""
         return isinstance(read, Reg) and read.name not in self._machine.pt_regs
 
     def _held(self, node: Node, named: _Named | None) -> int:
-        """Bytes of the value that a register holds, of which an instruction may look at fewer."""
+        """Return the size in bytes of a register's value; an instruction may read fewer bytes."""
         if node.kind == "load":
             return node.size
         btf = self._btf()
@@ -197,9 +198,9 @@ class Namer:
         return min(btf.size_of(named.type), 8)
 
     def _part(self, node: Node, named: _Named | None = None) -> tuple[_Named, int] | None:
-        """The number of which a load reads some bytes only, and how many bits are before these.
+        """Return the number that contains the bytes of a load, and how many bits precede them.
 
-        None where what it is ``named`` is as large as what it reads: a union may have both.
+        Return None if the member ``named`` has the size of the load: a union may have both.
         """
         btf = self._btf()
         if node.kind != "load" or not node.args or btf is None:
@@ -234,7 +235,7 @@ class Namer:
                 return self._compared(flags, condition)
             case "bt" if condition in ("b", "ae"):
                 return self._bit(left, right, "ne" if condition == "b" else "e")
-            case "neg":  # the carry says whether it was 0
+            case "neg":  # the carry flag is clear if the value was 0
                 found, condition = self._name(left), {"b": "ne", "ae": "e"}.get(condition, "")
             case "test" | "and" if left is right:
                 found = self._name(left)
@@ -250,7 +251,7 @@ class Namer:
         return self._with_zero(found, condition)
 
     def _of_fields(self, flags: Flags, condition: str) -> str | None:
-        """A comparison of bit fields, or of several small members that one load has."""
+        """Return a comparison of bit fields, or of several small members in one load."""
         test, btf = bit_test(flags, condition), self._btf()
         if test is None or btf is None:
             return None
@@ -261,7 +262,7 @@ class Namer:
         start = 8 * test.load.value
         fields = fields_in(btf, struct, start, test.mask)
         if not fields or (len(fields) == 1 and not fields[0].is_bits):
-            return None  # what is no part of a number is named as a number
+            return None  # a whole member is named like any other number
         if len(fields) > 1 and test.sign not in ("==", "!="):
             return None
         texts = []
@@ -297,7 +298,7 @@ class Namer:
         return f"{first.inner} {_SIGNS[condition]} {second.inner}"
 
     def _narrowed(self, named: _Named, node: Node, flags: Flags, condition: str) -> _Named:
-        """A number of which a comparison looks at the lower bytes only, as the source casts it."""
+        """Return a number with a cast, if the comparison reads only its lower bytes."""
         btf, read = self._btf(), flags.insn.compared[:1]
         if flags.op not in ("cmp", "sub") or node.kind == "load" or not named.type or btf is None:
             return named
@@ -308,7 +309,10 @@ class Namer:
         return named._replace(text=f"({sign}{8 * flags.size}){named.inner}", is_atom=True)
 
     def _ranged(self, flags: Flags, condition: str, start: int, named: _Named) -> str:
-        """A range, which compilers ask for by one comparison: `x - 1 > 9` is `x < 1 || x > 10`."""
+        """Return a range test, which compilers turn into one comparison.
+
+        `x - 1 > 9` is `x < 1 || x > 10`.
+        """
         last = start + (flags.right.value & _MASK >> 64 - 8 * min(flags.size, 8))
         if condition in ("b", "ae"):
             last -= 1
@@ -359,7 +363,7 @@ class Namer:
         return None
 
     def _least(self, node: Node, depth: int) -> _Named | None:
-        """min() or max(), which compilers make of a comparison and a conditional move."""
+        """Return min() or max(), which compilers implement by a comparison and a cmov."""
         flags = node.flags
         if flags is None or flags.op != "cmp":
             return None
@@ -384,7 +388,7 @@ class Namer:
             return str(value)
         if is_amount and value < _FIRST_PATTERN and value % _PAGE not in (0, _PAGE - 1):
             return str(value)
-        # of the kernel's addresses those count that begin a variable, as the head of a list
+        # a kernel address has a name only if a variable begins there, such as a list head
         name = self._data_name(value & _MASK) if value & _MASK >= _FIRST_ADDRESS else None
         return f"&{name}" if name else hex(value & _MASK)
 
@@ -426,7 +430,7 @@ class Namer:
         if symbol == "+" and right.kind == "const" and right.value < 0 and not is_address:
             symbol, second = "-", _Named(self._constant(-right.value, 0))
         if symbol in "&|^" and right.kind == "const":
-            # `flags & ~(A | B)` is what people write where all but a few bits are asked for
+            # a test of all but a few bits is `flags & ~(A | B)` in C
             sign, mask = ("~", ~right.value) if right.value < 0 else ("", right.value)
             if right.size < INT:
                 sign, mask = "", right.value & ((1 << 8 * right.size) - 1)
@@ -450,7 +454,7 @@ class Namer:
     def _called(self, node: Node) -> _Named | None:
         if not node.name:
             return None
-        name = node.name.partition(".")[0]  # what the compiler made of it is not in the source
+        name = node.name.partition(".")[0]  # without the compiler's suffix
         return _Named(f"{name}()", self._return_type(name))
 
     def _return_type(self, name: str) -> int:
@@ -498,11 +502,11 @@ class Namer:
             return self._member_of("per_cpu", part, node.size)
         base = self._name(node.args[0], depth + 1)
         if base is None or not self._target(base):
-            return None  # by its own instruction DWARF may know it
+            return None  # DWARF may have a name for this instruction
         return self._behind(base, node.args[0], node.value, node.size)
 
     def _behind(self, base: _Named, held: Node | None, offset: int, size: int) -> _Named | None:
-        """What is ``offset`` bytes behind a pointer, which ``held`` is."""
+        """Return the member at ``offset`` behind the pointer ``held``."""
         btf, target = self._btf(), self._target(base)
         if btf is None or not target:
             return None
@@ -518,7 +522,7 @@ class Namer:
         return _Named(f"{base.inner}->{text}{mark}", type_id)
 
     def _syscall_argument(self, node: Node) -> _Named | None:
-        """What the program gave, which the function of a system call reads from its registers."""
+        """Return the system call's parameter that its function reads from ``struct pt_regs``."""
         base, btf = node.args[0], self._btf()
         if btf is None or base.kind != "param" or base.name != self._machine.arguments[0]:
             return None
@@ -528,7 +532,7 @@ class Namer:
         return self._given.get(node.value)
 
     def _global(self, node: Node) -> _Named | None:
-        """A variable of the kernel's, or of the CPU's."""
+        """Return a global or per-CPU variable of the kernel."""
         if node.args:
             return None
         name = self._data_name(node.value & _MASK)
@@ -571,10 +575,10 @@ class Namer:
     # -- local variables --
 
     def _read_sides(self, flags: Flags) -> None:
-        """Ask DWARF what a comparison reads of which nothing else is known."""
+        """Read DWARF's names of the compared values that have no other name."""
         if self._places is None:
             return
-        self._read.clear()  # a run that goes on has many
+        self._read.clear()  # a run that goes on has many comparisons
         for node, operand in zip((flags.left, flags.right), flags.insn.compared, strict=False):
             if node.kind == "const" or self._name(node) is not None:
                 continue
@@ -583,7 +587,7 @@ class Namer:
                 self._read[node] = held
 
     def _fits(self, named: _Named, flags: Flags) -> bool:
-        """Whether a comparison looks at all of a value, or at bits that may be said of it."""
+        """Return True if a comparison reads a whole value, or bits that a mask selects."""
         btf = self._btf()
         if named.points is not None or btf is None or not named.type:
             return flags.size in (0, self._machine.word)
@@ -591,7 +595,7 @@ class Namer:
         return is_masked or btf.size_of(named.type) <= flags.size
 
     def _variable(self, node: Node) -> _Named | None:
-        """What DWARF calls a value, by the instruction that read or made it."""
+        """Return DWARF's name of a value, by the instruction that read or made the value."""
         if self._places is None or self._graph is None or node.kind == "const":
             return None
         address = node.value if node.kind == "left" else node.at
@@ -611,12 +615,12 @@ class Namer:
         elif insn.flow is Flow.NEXT and insn.operands and insn.op not in _ASKING:
             into = insn.operands[0]
         if not isinstance(into, Reg) or self._graph.at(insn.end) is not block:
-            return None  # what is behind a jump is another block's
+            return None  # an instruction behind a jump belongs to another block
         held = self._places.in_register(into, insn.end)
         return self._of_variable(held) if held is not None else None
 
     def _held_by(self, operand: Operand, address: int) -> _Named | None:
-        """What an instruction reads."""
+        """Return the expression for an operand that an instruction reads."""
         assert self._places is not None
         if isinstance(operand, Reg):
             held = self._places.in_register(operand, address)
@@ -632,7 +636,7 @@ class Namer:
         return self._behind(self._of_variable(held), None, held.offset, operand.size)
 
     def _part_of(self, held: Held, size: int) -> _Named | None:
-        """What is in memory: a variable, or a member of one."""
+        """Return the expression for a memory operand: a variable, or a member of a variable."""
         whole, btf = self._of_variable(held), self._btf()
         if held.variable.kind not in ("struct", "union") or held.variable.pointers:
             return whole if not held.offset and size == held.variable.size else None
@@ -652,7 +656,7 @@ class Namer:
         return _Named(variable.name, known)
 
     def _type_of(self, kind: str, name: str | None) -> int:
-        """BTF's type for one of DWARF's; 0 where it has none."""
+        """Return the BTF type id for a DWARF type; 0 if BTF does not have the type."""
         btf = self._btf()
         kinds = _KINDS.get(kind)
         if btf is None or kinds is None or not name:
@@ -680,7 +684,7 @@ class Namer:
         return self._members
 
     def _target(self, named: _Named) -> int:
-        """What a pointer points to; 0 for what is no pointer."""
+        """Return the type behind a pointer; 0 for other types."""
         btf = self._btf()
         if named.points is not None or btf is None or not named.type:
             return named.points or 0
@@ -701,7 +705,7 @@ class Namer:
         return kind.kind is Kind.INT and btf.int_encoding(kind.id)[0]
 
     def _pointer_to(self, name: str) -> int:
-        """A pointer to ``struct name``: that of the first member that is one, for it has an id."""
+        """Return the id of the type "pointer to ``struct name``", or 0."""
         btf = self._btf()
         if btf is None:
             return 0
@@ -714,7 +718,7 @@ def _find_pointer(btf: Btf, name: str) -> int:
     struct = btf.find(name, Kind.STRUCT)
     if struct is None:
         return 0
-    # struct task_struct has pointers to its own kind: real_parent, parent
+    # struct task_struct has pointers to its own type: real_parent, parent
     for member in btf.members(struct):
         kind = btf.resolve(member.type_id)
         if kind.kind is Kind.PTR and btf.resolve(kind.arg).id == struct:
@@ -731,12 +735,12 @@ def _symbol_at(text: bytes, address: int) -> str | None:
 
 
 def _load_like(node: Node, offset: int, size: int) -> Node:
-    """A load from the same base."""
+    """Return a load from the same base."""
     return Node("load", node.step, node.at, value=offset, name=node.name, args=node.args, size=size)
 
 
 def _is_same_value(one: Node, other: Node) -> bool:
-    """Whether two nodes are the same value, or read the same memory right after each other."""
+    """Return True if two nodes are the same value, or adjacent reads of the same memory."""
     if one is other:
         return True
     is_const = one.kind == other.kind == "const"
@@ -749,12 +753,12 @@ def _is_same_value(one: Node, other: Node) -> bool:
 
 
 def _folded(text: str) -> str:
-    """An expression without the middle of a walk through a list or a tree."""
+    """Return an expression without the middle of a walk through a list or a tree."""
     return _WALK.sub(r"\1->...->\2", text)
 
 
 def _looked_at(node: Node, flags: Flags) -> Node:
-    """A number with a mask, as wide as the comparison: all its bits above are as they may be."""
+    """Return a masked number with the mask cut to the comparison's width."""
     if flags.size >= INT or node.kind != "op" or node.name != "&" or node.args[1].kind != "const":
         return node
     left, right = node.args
@@ -763,7 +767,7 @@ def _looked_at(node: Node, flags: Flags) -> Node:
 
 
 def _range_start(flags: Flags, condition: str) -> int | None:
-    """The start of the range a comparison asks for: 1 for an unsigned `x - 1 > 9`."""
+    """Return the start of the range that a comparison tests: 1 for an unsigned `x - 1 > 9`."""
     left, right = flags.left, flags.right
     if flags.op not in ("cmp", "sub") or condition not in _UNSIGNED or right.kind != "const":
         return None
@@ -774,7 +778,7 @@ def _range_start(flags: Flags, condition: str) -> int | None:
 
 
 def _operand_text(insn: Insn, side: int) -> str:
-    """An operand as the disassembler writes it."""
+    """Return an operand as the disassembler writes it."""
     parts = insn.text.partition(" ")[2].split(", ")
     if len(insn.operands) > 2 and insn.op != "ccmp":
         parts = parts[1:]  # the destination comes first

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where a call made its result, and what is told of that and of the condition that decided it.
+"""Find where a call made its result; records of results and deciding conditions.
 
-The result's node (:mod:`retsnoop_py.path.values`) tells where the number was made.
+The result's node (:mod:`retsnoop_py.path.values`) contains the place where the number was made.
 """
 
 from __future__ import annotations
@@ -22,32 +22,33 @@ from retsnoop_py.value import Value, replace
 __all__ = ["Decided", "Decision", "Made", "Returned", "origin_of"]
 
 
-#: Conditional moves of each other's results that are looked through.
+#: Nested conditional moves that are followed.
 _MAX_DEPTH = 8
 
 
 class Made(Enum):
-    """How a result came to be."""
+    """The origin of a result."""
 
     #: A number in the code.
     CONSTANT = "constant"
-    #: Computed, without a jump, of something that was compared: setcc, sbb, a sign bit.
+    #: Computed without a jump from a compared value: setcc, sbb, a sign bit.
     COMPUTED = "computed"
-    #: What a function returned that was called.
+    #: Returned by a called function.
     CALLEE = "callee"
     #: Read from memory.
     MEMORY = "memory"
-    #: What the caller gave.
+    #: Passed by the caller.
     ARGUMENT = "argument"
     UNKNOWN = "unknown"
 
 
 class Returned(Value):
-    """Where the result was made: at ``address``, by the ``step``-th instruction that ran.
+    """The origin of the result: the ``step``-th instruction that ran, at ``address``.
 
-    ``callee`` is the function that made it, None if its name is not known. ``ways``: so many
-    blocks lead to the one that makes it, which the compiler may share between several returns.
-    ``is_either``: several conditional moves may have chosen the number, and which one is not known.
+    ``callee`` is the function that made the result, or None if its name is unknown. ``ways`` is the
+    number of blocks that lead to the block that made the result; compilers may share that block
+    between several returns. ``is_either``: several conditional moves may have selected the number,
+    and the analysis cannot decide between them.
     """
 
     made: Made
@@ -62,8 +63,8 @@ class Returned(Value):
 class Decided(Value):
     """The deciding instruction: a conditional jump, or a cmov, setcc or shift in its place.
 
-    ``flags`` is what it looked at, ``condition`` what held then. ``checks``: all it tested is the
-    result that a called function had given.
+    ``flags`` is the comparison, ``condition`` the condition that held. ``checks``: the instruction
+    tested only the result of a called function.
     """
 
     address: int
@@ -74,14 +75,14 @@ class Decided(Value):
     taken: bool = False
     checks: bool = False
     position: int = -1
-    #: Further tests that all held, as that of ``A`` in ``A && B``; first those made first.
+    #: Other tests that also held, such as ``A`` in ``A && B``, in the order of execution.
     also: tuple[Decided, ...] = ()
 
 
 class Decision(Value):
-    """What is known of a failing call: where its result was made, and what decided.
+    """The origin of a failing call's result, and the deciding condition.
 
-    ``unknown`` says why something is missing.
+    ``unknown`` explains why a part is missing.
     """
 
     returned: Returned | None
@@ -92,7 +93,7 @@ class Decision(Value):
 def origin_of(
     graph: Graph, way: Way, run: Run, failure: Failure
 ) -> tuple[Returned, Decided | None]:
-    """Where the result was made; what decided it there, if it was no jump."""
+    """Return the result's origin, and the condition if an instruction without a jump decided."""
     node, choice, is_either = run.result, None, False
     while node.kind == "select":
         chooser = node
@@ -123,7 +124,7 @@ def origin_of(
 
 
 def _is_in_both(chooser: Node, failure: Failure) -> bool:
-    """Whether both sides of a conditional move may be the number, one of them by another choice."""
+    """Return True if both sides of a cmov may be the number, and one of the sides is a cmov."""
     is_choice = any(one.kind == "select" for one in chooser.args)
     return is_choice and all(_may_be(one, failure) for one in chooser.args)
 
@@ -137,9 +138,9 @@ def _may_be(node: Node, failure: Failure, depth: int = 0) -> bool:
 def _keeps_older(
     graph: Graph, way: Way, run: Run, choice: tuple[Node, Node], failure: Failure
 ) -> bool:
-    """Whether a conditional move kept a failure that was chosen before.
+    """Return True if a conditional move kept a failure that was selected before.
 
-    That is so where the register may have something else on other paths.
+    This is the case if the register may hold another value on other paths.
     """
     chooser, kept = choice
     index = _block_of(way, run, chooser)
@@ -157,12 +158,12 @@ def _keeps_older(
         return False
     held = Holders(graph.machine, frozenset((arm.name,)), 0, None)
     found = failures_at(graph, held, index, chooser.at, failure)
-    # of two errors, one of several that were possible before was not made by this choice
+    # this move did not make the error if several errors were possible before
     return found is None or (len(found) > 1 and _is_alike(chooser.args[is_first], failure))
 
 
 def chosen_of(node: Node, failure: Failure) -> list[Node]:
-    """The choices, last first, of which a result came out."""
+    """Return the conditional moves that selected a result, last first."""
     found = []
     while node.kind == "select":
         found.append(node)
@@ -171,10 +172,11 @@ def chosen_of(node: Node, failure: Failure) -> list[Node]:
 
 
 def _known_to_be_given(graph: Graph, way: Way, run: Run, node: Node) -> Node | None:
-    """The call that gave the error which is a number in the code here; None if none is known to.
+    """Return the call that returned the error if the code has the error as a constant, or None.
 
-    Where ``err`` has been found to be -ENOENT, compilers return that number in its place. Nothing
-    that was called since was asked, and the function was called once: of a loop the end decides.
+    If ``err`` was found to be -ENOENT, compilers return the constant in its place. The call
+    qualifies if the code tested no later call's result and made the call once. In a loop, the end
+    of the loop decides.
     """
     if not _is_error(node) or way.gaps or way.is_cut:
         return None
@@ -199,11 +201,11 @@ def _known_to_be_given(graph: Graph, way: Way, run: Run, node: Node) -> Node | N
 
 
 def _asks_call(flags: Flags, since: int) -> bool:
-    """Whether it compares what a function gave that was called behind the step ``since``."""
+    """Return True if the comparison uses the result of a call after the step ``since``."""
     waiting = [flags.left, flags.right]
     while waiting:
         node = waiting.pop()
-        if node.step > since:  # what is older was made of what is older still
+        if node.step > since:  # older nodes have only older arguments
             if node.kind == "call":
                 return True
             waiting += node.args
@@ -211,7 +213,7 @@ def _asks_call(flags: Flags, since: int) -> bool:
 
 
 def went(graph: Graph, way: Way, moment: Moment) -> bool | None:
-    """Whether a conditional jump was taken; None where both sides lead to the same block."""
+    """Return True if a conditional jump was taken; None if both sides lead to the same block."""
     fall, target = graph.blocks[way.blocks[moment.position]].next
     if moment.position + 1 >= len(way.blocks):
         return True
@@ -228,12 +230,12 @@ def _block_of(way: Way, run: Run, node: Node) -> int | None:
 
 
 def _selected(node: Node, failure: Failure) -> tuple[Node, Decided | None]:
-    """Which side of a cmov was taken, by the number that came out; and that this decided."""
+    """Return the side of a cmov that matches the result, and the condition if the cmov decided."""
     new, old = node.args
     condition = node.name or ""
     fits = [one.kind != "const" or failure.is_it(one.value) for one in (new, old)]
     if fits[0] == fits[1]:
-        # both would do: a constant says more than what is not known
+        # both sides match: prefer a constant to an unknown value
         fits = [one.kind == "const" for one in (new, old)]
         if fits[0] == fits[1]:
             return Node("unknown", node.step, node.at), None
@@ -251,15 +253,15 @@ def _selected(node: Node, failure: Failure) -> tuple[Node, Decided | None]:
 
 
 def _asked_at(node: Node) -> int:
-    """Where what a result was chosen by was compared: the choice may have the return's line."""
+    """Return the address of the comparison. The choice itself may have the return's line."""
     return node.flags.insn.address if node.flags is not None else node.at
 
 
 def failure_of(flags: Flags | None, condition: str) -> Node | None:
-    """What a called function gave, where ``condition`` says that it had failed.
+    """Return the result of a called function that failed according to ``condition``, or None.
 
-    To return that instead is to fail as well. Of an int, any number but 0 is a failure; of a
-    pointer, or a yes or no, that is none.
+    Returning that result instead would also be a failure. For an int, any number except 0 is a
+    failure. This does not apply to pointers and booleans.
     """
     if flags is None or condition not in ("ne", "s", "l") or flags.left.kind != "call":
         return None
@@ -269,42 +271,42 @@ def failure_of(flags: Flags | None, condition: str) -> Node | None:
 
 
 def went_well(flags: Flags | None, held: str) -> bool:
-    """Whether what ``held`` is that a called function did not fail."""
+    """Return True if ``held`` means that a called function did not fail."""
     if flags is None or held not in ("e", "ns", "ge") or flags.left.kind != "call":
         return False
     return flags.size >= INT and with_zero(flags)
 
 
 def with_zero(flags: Flags) -> bool:
-    """Whether a value was compared with 0."""
+    """Return True if a value was compared with 0."""
     if flags.op == "test":
         return flags.left is flags.right
     return flags.op == "cmp" and flags.right.kind == "const" and not flags.right.value
 
 
 def _is_error(node: Node) -> bool:
-    """Whether a value is an error's number in the code."""
+    """Return True if a value is a constant error number."""
     return node.kind == "const" and is_error(node.value)
 
 
 def _is_alike(node: Node, failure: Failure) -> bool:
-    """Whether a value is a number in the code that is a failure as the result is."""
+    """Return True if a value is a constant that is the same kind of failure as the result."""
     return node.kind == "const" and failure.is_alike(node.value)
 
 
 def _computed(node: Node, result: int) -> Decided | None:
-    """The comparison of which a result was computed without a jump, the last of several."""
+    """Return the last comparison from which a result was computed without a jump, or None."""
     tests = [_test(one, held) for one, held in outcomes(node, result) or []]
     tests = [one for one in tests if not is_settled(one)]
     if not tests:
         return None
     *also, last = tests
-    # a jump in between chose whether it is computed at all
+    # a jump in between selected whether the value is computed at all
     return replace(last, also=tuple(also), step=max(last.step, node.step))
 
 
 def _test(node: Node, held: bool) -> Decided:
-    """A test as a comparison that came out so."""
+    """Return a test as a comparison with the outcome ``held``."""
     if node.kind == "cond":
         condition = node.name or ""
         condition = condition if held else OPPOSITE.get(condition, "")
@@ -320,10 +322,10 @@ def _test(node: Node, held: bool) -> Decided:
 
 
 def is_settled(test: Moment | Decided | None) -> bool:
-    """Whether constants were compared: on this way it could not go elsewhere.
+    """Return True if constants were compared: on this path, the outcome was fixed.
 
-    What was counted up is such a constant, so that of a counted loop, and of what is tried a
-    number of times, not the count decides but what was asked last.
+    A counter of a loop or of retries is such a constant. The count does not decide then, but the
+    last test before it does.
     """
     flags = test.flags if test is not None else None
     if flags is None:
@@ -333,7 +335,7 @@ def is_settled(test: Moment | Decided | None) -> bool:
 
 
 def asks_the_unknown(test: Moment | Decided) -> bool:
-    """Whether it compared what is not known, as what was kept over a gap."""
+    """Return True if a comparison uses an unknown value, such as a value from before a gap."""
     waiting = [test.flags.left, test.flags.right] if test.flags is not None else []
     while waiting:
         node = waiting.pop()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where in a function probes go, and which operands they read.
+"""The places of probes in a function, and the operands that they read.
 
-A block gets one probe: at the comparison that its jump looks at, so that the registers are those
-that decided; elsewhere at its first instruction. In the entry block it has to be behind what
-ftrace hooks, for a call is known from there on.
+A block gets one probe. If the block has a deciding comparison, the probe is at the comparison and
+reads the registers that decide. Otherwise the probe is at the first instruction. In the entry block
+it must be behind ftrace's hook, because tracing of a call begins there.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _OPERAND = struct.Struct("=BBBBIq")
 _NOTHING = _OPERAND.pack(0, 0, 0xFF, 0xFF, 0, 0)
 _REGISTER, _MEMORY = 1, 2
 _NO_REGISTER = 0xFF
-#: Bytes of a call on x86-64, as kprobes count them.
+#: Size of an x86-64 call in bytes, as kprobes assume it.
 _CALL_SIZE = 5
 
 
 class BlockProbe(Value):
-    """A probe: of the block ``block`` of its function, at ``address``.
+    """A probe of block ``block``, at ``address``.
 
-    ``compare`` is the comparison it is at, None at any other instruction. ``places`` are further
-    addresses of the block, to be tried where the kernel refuses the first. One at a conditional
-    comparison is two as hits count them, by whether it was made; ``held`` tells them apart.
-    ``goes`` is what an instruction calls or jumps through, where it is at or before one that does.
+    ``compare`` is the comparison at that address, None for other instructions. ``places`` are
+    further addresses in the block, to try if the kernel rejects the first. A probe at a conditional
+    comparison counts as two probes, and ``held`` is True for the one with an executed comparison.
+    ``goes`` is the pointer of a call or jump, if the probe is at such an instruction or before it.
     """
 
     block: int
@@ -44,20 +44,20 @@ class BlockProbe(Value):
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """What it reads: the operands of the comparison, or where a call goes."""
+        """The operands that the probe reads: those of the comparison, or a call's pointer."""
         if self.goes is not None:
             return (self.goes,)
         return self.compare.compared if self.compare is not None else ()
 
 
 def place_probes(graph: Graph) -> list[BlockProbe]:
-    """A probe for each block that can have one."""
+    """Return a probe for each block that can have one."""
     found = (probe_of(graph, block) for block in graph.blocks)
     return [probe for probe in found if probe is not None]
 
 
 def probe_of(graph: Graph, block: Block) -> BlockProbe | None:
-    """The probe of ``block``; None where it has no instruction for one."""
+    """Return the probe of ``block``; None if no instruction can be probed."""
     start, end = graph.code.address, _behind_hook(graph)
     usable = [
         insn
@@ -81,21 +81,21 @@ def probe_of(graph: Graph, block: Block) -> BlockProbe | None:
 
 
 def is_odd_call(insn: Insn) -> bool:
-    """Whether kprobes of x86-64 may come back from it to the wrong place."""
+    """Return True if kprobes on x86-64 may return from a call to the wrong address."""
     return insn.goes_through or (insn.flow is Flow.CALL and insn.size != _CALL_SIZE)
 
 
 def _behind_hook(graph: Graph) -> int:
-    """Where a function begins that ftrace may hook: behind the call, or the NOP in its place."""
+    """Return the address behind ftrace's hook: behind the call, or the NOP in its place."""
     block = graph.at(graph.code.address)
     return graph.machine.hook_end(block.insns) if block is not None else graph.code.address
 
 
 def _comparison(graph: Graph, block: Block, usable: list[Insn]) -> Insn | None:
-    """What sets the flags that the block's jump, cmov or setcc looks at last.
+    """Return the instruction that sets the flags for the block's last jump, cmov or setcc.
 
-    A block that begins with a conditional comparison has its probe there, and looks at what the
-    block before compared.
+    A block that begins with a conditional comparison has its probe there. That comparison depends
+    on the comparison of the previous block.
     """
     if block.insns[0].op == "ccmp":
         return _compares(block.insns[0]) if block.insns[0] in usable else None
@@ -111,12 +111,12 @@ def _comparison(graph: Graph, block: Block, usable: list[Insn]) -> Insn | None:
 
 
 def _compares(insn: Insn) -> Insn:
-    """The part of an instruction that sets the flags."""
+    """Return the part of an instruction that sets the flags."""
     return next((one for one in reversed(insn.steps) if one.flags), insn)
 
 
 def pack_operands(operands: Sequence[Operand], registers: Mapping[str, int]) -> bytes:
-    """The two ``struct path_operand`` of a probe; ``registers``: offsets in pt_regs."""
+    """Return the two ``struct path_operand`` of a probe; ``registers``: offsets in pt_regs."""
     packed = [_pack(one, registers) for one in operands]
     return b"".join((*packed, *[_NOTHING] * (2 - len(packed))))
 

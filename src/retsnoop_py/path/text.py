@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The machine code of a function, as it runs: /proc/kcore, else the vmlinux of that build.
+"""The machine code of a function, as it runs: from /proc/kcore, else from the build's vmlinux.
 
-What runs is not what the file holds: alternatives, static keys, return thunks and calls of the
-tracer are patched in at boot and later. So memory comes first; the file serves where the kernel
-does not show its memory (lockdown, no CONFIG_PROC_KCORE), and what runs may differ there.
+The running code differs from the file: the kernel patches alternatives, static keys, return thunks
+and the tracer's calls at boot and later. Therefore memory comes first. If the kernel does not show
+its memory (lockdown, no CONFIG_PROC_KCORE), the file serves, and the running code may differ.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ __all__ = [
 _PT_LOAD = 1
 _HEADER_BYTES = 64
 _SEGMENT = struct.Struct("=IIQQQQQQ")
-#: No function of a kernel is longer, in bytes.
+#: The maximum size of a kernel function in bytes.
 _MAX_FUNCTION = 1 << 18
 
 
 class CodeSource(Protocol):
-    """Where code is read from."""
+    """A source of machine code."""
 
-    #: What to call it in messages.
+    #: The source's name in messages.
     name: str
 
     def read(self, address: int, size: int) -> bytes:
-        """``size`` bytes at the run-time ``address``, fewer where it does not have them."""
+        """Return ``size`` bytes at the run-time ``address``; fewer if the source has fewer."""
         ...
 
 
 class VmlinuxText:
-    """The text in the ELF file ``path``, which runs ``bias`` bytes above where it was linked."""
+    """The text in the ELF file ``path``, which runs ``bias`` bytes above its linked address."""
 
     def __init__(self, path: Path, bias: int) -> None:
         self.name = str(path)
@@ -79,19 +79,19 @@ class VmlinuxText:
 
 
 class Part(Value):
-    """Code that lies together, at ``address``."""
+    """Contiguous code at ``address``."""
 
     address: int
     code: bytes
 
     @property
     def end(self) -> int:
-        """The address behind it."""
+        """The address behind the part."""
         return self.address + len(self.code)
 
 
 class FunctionCode(Value):
-    """The code of a function: its own, and its ``.cold`` part if the compiler moved some away."""
+    """The code of a function, with its ``.cold`` part if the compiler moved code there."""
 
     name: str
     module: str | None
@@ -99,29 +99,29 @@ class FunctionCode(Value):
 
     @property
     def address(self) -> int:
-        """Where it begins."""
+        """The address of the function's first instruction."""
         return self.parts[0].address
 
     def contains(self, address: int) -> bool:
-        """Whether ``address`` is in it."""
+        """Return True if ``address`` is in the function."""
         return any(part.address <= address < part.end for part in self.parts)
 
     def offset(self, address: int) -> str:
-        """``address`` as people write it: ``map_create+0x1f``."""
+        """Return ``address`` as symbol and offset: ``map_create+0x1f``."""
         return f"{self.name}+{address - self.address:#x}"
 
 
 def read_function(
     symbol: Symbol, symbols: Kallsyms, source: CodeSource, machine: Machine
 ) -> FunctionCode | None:
-    """The code of the function at ``symbol``; None where ``source`` does not have it."""
+    """Return the code of the function at ``symbol``; None if ``source`` does not have it."""
     cold = [
         one
         for one in symbols.named(f"{symbol.name}.cold", symbol.module)
         if one.module == symbol.module
     ]
     parts = []
-    # of namesakes nobody can tell whose the cold parts are
+    # several cold parts: their functions have the same name, so the owner is unknown
     for one in (symbol, *(cold if len(cold) == 1 else ())):
         code = machine.own(source.read(one.address, min(one.size, _MAX_FUNCTION)))
         if one is symbol:
@@ -136,9 +136,9 @@ def read_function(
 def having_number(
     symbols: Kallsyms, source: CodeSource, names: Iterable[str], number: int, machine: Machine
 ) -> list[Symbol]:
-    """Those functions (``NAME`` or ``NAME[MODULE]``) whose code may make ``number``, a signed int.
+    """Return the functions with code that may make ``number``, a signed int.
 
-    See :attr:`retsnoop_py.path.insn.Machine.makes`.
+    ``names`` are ``NAME`` or ``NAME[MODULE]``. See :attr:`retsnoop_py.path.insn.Machine.makes`.
     """
     found = []
     for text in names:

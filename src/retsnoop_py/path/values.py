@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What registers hold along the way a call took, as expressions.
+"""Register and memory values along the executed path, as expressions.
 
-Each instruction that ran is followed in order. A value is a :class:`Node` made at one of them;
-what is moved, spilled and loaded again stays the same node, so that at the return the node in
-the result register tells where the result was made.
+Each instruction that ran is followed in order. A value is a :class:`Node` that one instruction
+made. Moves, spills and reloads keep the node. Therefore the node in the result register at the
+return contains the place where the result was made.
 """
 
 from __future__ import annotations
@@ -18,22 +18,30 @@ from retsnoop_py.path.insn import INT, Flow, Imm, Insn, Machine, Mem, Names, Ope
 __all__ = ["LOCAL_BYTES", "Flags", "Moment", "Node", "Run", "evaluate"]
 
 _MASK = (1 << 64) - 1
-#: A local variable whose address is given away may be so large, in bytes.
+#: The assumed size in bytes of a local variable, if its address is passed to a function.
 LOCAL_BYTES = 512
 
 
 class Node:
-    """A value: what it is and where it was made.
+    """A value: its kind and where it was made.
 
-    ``kind``: ``const`` (``value``), ``param`` (``name`` is its register), ``load`` (``args[0]`` +
-    ``value``, ``size`` bytes; no argument: an absolute address; ``name``: a segment), ``call``
-    (``name`` is the callee, None if it is not known), ``op`` (``name`` of ``args``), ``stack``
-    (an address: ``value`` from the stack pointer at the entry), ``left`` (what the call
-    ``args[0]`` left in a local variable whose address it had, and the instruction at ``value``
-    reads), ``cond`` (``name`` is the
-    condition, of ``flags``), ``select`` (the same: ``args`` where it holds and where not),
-    ``current`` (the running task), or ``unknown``. ``step`` is the number of the instruction in
-    the run, ``at`` its address.
+    ``kind`` is one of:
+
+    - ``const``: the constant ``value``
+    - ``param``: an argument; ``name`` is its register
+    - ``load``: ``size`` bytes at ``args[0]`` + ``value``; without an argument, at an absolute
+      address; ``name`` is a segment
+    - ``call``: the result of the callee ``name``, None if its name is unknown
+    - ``op``: the operation ``name`` on ``args``
+    - ``stack``: the address at offset ``value`` from the stack pointer at the entry
+    - ``left``: the value that the call ``args[0]`` left in a local variable, after it got the
+      variable's address; the instruction at ``value`` reads the variable
+    - ``cond``: the outcome of condition ``name`` of ``flags``
+    - ``select``: ``args[0]`` if the condition ``name`` of ``flags`` holds, else ``args[1]``
+    - ``current``: the running task
+    - ``unknown``
+
+    ``step`` is the number of the instruction in the run, ``at`` its address.
     """
 
     __slots__ = ("args", "at", "flags", "kind", "name", "size", "step", "value")
@@ -64,7 +72,7 @@ class Node:
 
 
 class Flags(NamedTuple):
-    """What set the flags: ``op`` (``cmp``, ``test``, ``and`` ...) of ``left`` and ``right``."""
+    """The operation that set the flags: ``op`` (``cmp``, ``test``, ...), ``left`` and ``right``."""
 
     insn: Insn
     op: str
@@ -76,8 +84,8 @@ class Flags(NamedTuple):
 class Moment(NamedTuple):
     """A conditional jump, a conditional comparison or a jump through a table, when it ran.
 
-    ``position`` is that of its block on the way; ``regs`` and ``slots`` hold what registers and
-    stack slots (offsets from the stack pointer at the entry) held.
+    ``position`` is the position of its block on the path. ``regs`` and ``slots`` are the values of
+    registers and of stack slots (offsets from the stack pointer at the entry).
     """
 
     step: int
@@ -89,12 +97,12 @@ class Moment(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a way came to: its jumps, and what was in the result register at its end."""
+    """The evaluation of a path: its jumps, and the value of the result register at its end."""
 
     moments: list[Moment]
     result: Node
     steps: int
-    #: For each step the position of its block on the way.
+    #: For each step, the position of its block on the path.
     positions: list[int]
 
 
@@ -113,21 +121,21 @@ class _State:
         self.flags: Flags | None = None
         self.step = 0
         self.insn: Insn | None = None
-        #: Whether the conditional comparison at hand was made; None: nobody knows.
+        #: True if the current conditional comparison was executed; None if unknown.
         self.compared: bool | None = None
-        #: Where the block at hand goes through a pointer; 0: nobody knows.
+        #: The target of the current block's pointer call or jump; 0 if unknown.
         self.target = 0
-        #: Where local variables begin whose addresses were given away.
+        #: Offsets of local variables, once their addresses were passed to functions.
         self._given: list[int] = []
-        #: The calls that had addresses of local variables, with where these begin.
+        #: Calls that got addresses of local variables, with the offsets of the variables.
         self._left: list[tuple[int, Node]] = []
-        #: Slots that were written behind that: what has the room now is of the function alone.
+        #: Slots that were written after such a call: only this function uses their space now.
         self._own: set[int] = set()
-        #: What was written to memory: by the base's node, the offset and the bytes.
+        #: Values written to memory, by base node, offset and size in bytes.
         self._written: dict[tuple[Node, int, int], Node] = {}
 
     def make(self, kind: str, **fields: object) -> Node:
-        """A node made by the instruction at hand."""
+        """Return a node that the current instruction makes."""
         assert self.insn is not None
         return Node(kind, self.step, self.insn.address, **fields)  # type: ignore[arg-type]
 
@@ -141,7 +149,7 @@ class _State:
         return node
 
     def address(self, memory: Mem) -> tuple[Node | None, int]:
-        """Base and displacement of a memory operand; the index is part of the base."""
+        """Return base and displacement of a memory operand; the index is part of the base."""
         base = self.reg(memory.base) if memory.base else None
         disp = memory.disp
         index = self.reg(memory.at) if memory.at else None
@@ -186,7 +194,7 @@ class _State:
         return self.make("load", value=disp, args=args, size=memory.size, name=memory.segment)
 
     def _left_in(self, offset: int, size: int) -> Node:
-        """What a slot holds that the function itself has not written."""
+        """Return the value of a slot that the function itself has not written."""
         for start, call in reversed(self._left):
             if start == offset:
                 at = self.insn.address if self.insn is not None else 0
@@ -197,13 +205,13 @@ class _State:
         return self.make("unknown", name="stack", size=size)
 
     def leave(self, call: Node) -> None:
-        """Take note of what a call may leave in local variables."""
+        """Record the local variables that a call may change."""
         given = [one.value for one in call.args if one.kind == "stack"]
         self._left += [(start, call) for start in given]
 
     def write(self, operand: Operand, node: Node) -> None:
         if isinstance(operand, Reg):
-            # of what has new bits 8 to 15 the others are what they were
+            # a write to bits 8 to 15 leaves a register that is only partly known
             whole = self.make("unknown", name=operand.name) if operand.high else node
             self.regs[operand.name] = whole
         elif isinstance(operand, Mem):
@@ -215,7 +223,10 @@ class _State:
                 self._store(base, disp, operand, node)
 
     def _store(self, base: Node | None, disp: int, to: Mem, node: Node) -> None:
-        """Keep what is written, and forget what this may have changed: all but its neighbours."""
+        """Record a written value, and forget all memory values that the write may have changed.
+
+        Only values at the same base that do not overlap remain.
+        """
         end = disp + to.size
         self._written = {
             key: one
@@ -226,11 +237,11 @@ class _State:
             self._written[base, disp, to.size] = node
 
     def forget_memory(self) -> None:
-        """Something may have written anywhere."""
+        """Forget the values in memory: any memory may have been overwritten."""
         self._written.clear()
 
     def forget(self) -> None:
-        """Blocks ran that are not known: what registers and stack slots hold is not, either."""
+        """Forget registers and stack slots, because blocks ran that were not recorded."""
         kept = (self.machine.stack, self.machine.current)
         self.regs = {name: node for name, node in self.regs.items() if name in kept}
         self.slots.clear()
@@ -244,7 +255,7 @@ class _State:
             self.regs[self.machine.stack] = self.make("stack", value=top.value + by)
 
     def binary(self, op: str, left: Node, right: Node, size: int) -> Node:
-        """``left op right``, folded where that keeps addresses and constants plain."""
+        """Return ``left op right``, folded if addresses and constants stay simple."""
         if left.kind == "const" and right.kind == "const":
             folded = _fold(op, left.value, right.value)
             if folded is not None:
@@ -267,10 +278,10 @@ class _State:
         self.flags = Flags(self.insn, op, left, right, size)
 
     def forget_locals(self) -> None:
-        """A call may change the local variables whose addresses were given away.
+        """Forget local variables that had their addresses passed: a call may change them.
 
-        Not what was written since: a variable that another one had the room of, or one that is
-        begun again and whose address will be given again.
+        Slots that were written later remain known. They belong to variables that reuse the space,
+        or to variables that are initialized again, and their addresses will be passed again.
         """
         given = [
             node.value
@@ -285,7 +296,7 @@ class _State:
 
 
 def _is_in(slot: int, locals_: Iterable[int]) -> bool:
-    """Whether a slot may be a part of one of the local variables that begin there."""
+    """Return True if a slot may belong to one of the local variables at these offsets."""
     return any(start <= slot < start + LOCAL_BYTES for start in locals_)
 
 
@@ -317,7 +328,7 @@ _SHIFTS = {"shl": "<<", "shr": ">>", "sar": "sar"}
 
 
 def _binary_part(state: _State, insn: Insn, target: Reg, by: int) -> None:
-    """A part of a register with a constant: the register with one that leaves the others' bits."""
+    """Apply a constant to a part of a register, as an operation that keeps the other bits."""
     whole, mask = state.reg(target.name), (1 << 8 * target.size) - 1
     shift = 8 if target.high else 0
     bits, others = (by & mask) << shift, ~(mask << shift)
@@ -412,7 +423,7 @@ def _conditional(state: _State, insn: Insn) -> None:
 
 def _sbb(state: _State, insn: Insn) -> None:
     target, source = insn.operands
-    if target == source:  # -1 where there was a carry, else 0
+    if target == source:  # -1 if the carry was set, else 0
         carry = state.make("cond", name="b", flags=state.flags)
         state.write(target, state.make("op", name="neg", args=(carry,), size=target.size))
     else:
@@ -424,13 +435,13 @@ def _compare(state: _State, insn: Insn) -> None:
     size = max(left.size, 1)
     first, second = state.read(left), state.read(right)
     if isinstance(left, Reg) and left.high and second.kind == "const" and first.args:
-        # bits 8 to 15 of the whole
+        # compare bits 8 to 15 of the whole register
         first, second, size = first.args[0], state.const(second.value << 8 & 0xFFFF, 4), 4
     state.set_flags(insn.op, first, second, size)
 
 
 def _compare_if(state: _State, insn: Insn) -> None:
-    """A conditional comparison: where it was not made, the flags are a constant."""
+    """Evaluate a conditional comparison; if it was not executed, the flags are a constant."""
     constant, left, right = insn.operands
     if state.compared is None:
         state.flags = None
@@ -464,7 +475,7 @@ def _call(state: _State, insn: Insn) -> None:
     target = insn.target or state.target
     name = state.names(target) if target else None
     if name and name.startswith(("__fentry__", "ftrace_", "mcount")):
-        return  # the tracer's own, in front of everything
+        return  # a call of the tracer at the function's entry
     if insn.target and _keeps_registers(name):
         for start, register in state.machine.helpers:
             if str(name).startswith(start):
@@ -483,12 +494,12 @@ def _call(state: _State, insn: Insn) -> None:
 
 
 def _keeps_registers(name: str | None) -> bool:
-    """Helpers in assembly that change no register but those they are about."""
+    """Return True for assembly helpers that change only the registers in their contract."""
     return bool(name) and str(name).startswith(("__put_user_", "clear_bhb_loop"))
 
 
 def _keeps_memory(name: str | None) -> bool:
-    """Locks are taken and let go of around what was written, which others leave alone."""
+    """Return True for functions that leave memory unchanged: they take or release locks."""
     return bool(name) and str(name).startswith(("__rcu_read_", "_raw_spin_unlock"))
 
 
@@ -508,7 +519,7 @@ def _lea(state: _State, insn: Insn) -> None:
 
 
 def _apply(state: _State, insn: Insn) -> None:
-    """Let one instruction act on ``state``."""
+    """Apply one instruction to ``state``."""
     if insn.flow is Flow.CALL:
         _call(state, insn)
     elif insn.flow is Flow.NEXT:
@@ -528,7 +539,7 @@ def _other(state: _State, insn: Insn) -> None:
         state.flags = None
 
 
-#: What instructions do, and how many operands they need to do it.
+#: The action of each operation, and how many operands the action needs.
 _ACTS: dict[str, tuple[Callable[[_State, Insn], None], int]] = {
     **dict.fromkeys(_BINARY, (_binary, 2)),
     **dict.fromkeys(_SHIFTS, (_shift, 1)),
@@ -546,7 +557,7 @@ _ACTS: dict[str, tuple[Callable[[_State, Insn], None], int]] = {
 
 
 def _switched(state: _State, graph: Graph, way: Way, position: int) -> Moment:
-    """A jump through a table: its index was that of the place where it led."""
+    """Return a jump through a table as a comparison: the target determines the index."""
     insn = state.insn
     assert insn is not None
     last = position + 1 >= len(way.blocks)
@@ -562,7 +573,7 @@ def _switched(state: _State, graph: Graph, way: Way, position: int) -> Moment:
 
 
 def _index_of(address: Node) -> Node | None:
-    """The index of which a jump's address was made: base + (table[index] << n)."""
+    """Return the index from which a jump's address was computed: base + (table[index] << n)."""
     offset = address.args[1] if address.kind == "op" and address.name == "+" else address
     entry = offset.args[0] if offset.kind == "op" and offset.name == "<<" else offset
     place = entry.args[0] if entry.kind == "load" and entry.args else None
@@ -573,13 +584,13 @@ def _index_of(address: Node) -> Node | None:
 
 
 def evaluate(graph: Graph, way: Way, names: Names) -> Run:
-    """Follow ``way`` through ``graph``."""
+    """Evaluate the instructions of ``graph`` along ``way``."""
     state = _State(graph.machine, names, at_entry=not way.is_cut)
     moments: list[Moment] = []
     positions: list[int] = []
     insn: Insn | None = None
     for position, index in enumerate(way.blocks):
-        if position in way.gaps and graph.before[index]:  # else only a fault led there
+        if position in way.gaps and graph.before[index]:  # else a fault led there
             state.forget()
         state.compared = way.compared(position)
         state.target = way.target(position)
@@ -593,7 +604,7 @@ def evaluate(graph: Graph, way: Way, names: Names) -> Run:
                 elif step.table:
                     moments.append(_switched(state, graph, way, position))
                 _apply(state, step)
-            if insn.flow is Flow.BRANCH:  # one that compares by itself leaves the flags alone
+            if insn.flow is Flow.BRANCH:  # such a jump compares by itself and keeps the flags
                 state.flags = before
             positions.append(position)
             state.step += 1

@@ -13,19 +13,19 @@ if TYPE_CHECKING:
 
 __all__ = ["Held", "ReadVariables", "VariablePlaces"]
 
-#: The variables whose place is known at an address of the running kernel.
+#: Returns the variables with known locations at an address of the running kernel.
 ReadVariables = Callable[[int], "Sequence[Variable]"]
 
 
 class Held(NamedTuple):
-    """A variable, or what is ``offset`` bytes into it or, of a pointer, behind it."""
+    """A variable and an offset in bytes: into the variable, or behind the pointer in it."""
 
     variable: Variable
     offset: int = 0
 
 
 class VariablePlaces:
-    """What is where in the code of a ``machine``."""
+    """The locations of variables in the code of a ``machine``."""
 
     def __init__(self, read: ReadVariables, machine: Machine) -> None:
         self._read = read
@@ -33,14 +33,14 @@ class VariablePlaces:
         self._known: dict[int, list[Variable]] = {}
 
     def _at(self, address: int) -> list[Variable]:
-        """Those that the source has at ``address``: what a macro calls its own is in no line."""
+        """Return the variables at ``address``, without the local variables of macros."""
         if address not in self._known:
             found = self._read(address)
             self._known[address] = [one for one in found if not one.name.startswith("__")]
         return self._known[address]
 
     def in_register(self, register: Reg, address: int) -> Held | None:
-        """The variable that a register has before the instruction at ``address``."""
+        """Return the variable in a register before the instruction at ``address``, or None."""
         number = self._numbers.get(register.name)
         if number is None or register.high:
             return None
@@ -51,7 +51,7 @@ class VariablePlaces:
         )
 
     def in_memory(self, memory: Mem, address: int) -> Held | None:
-        """The variable, on the stack mostly, that an operand reads, or reads a part of."""
+        """Return the stack variable that a memory operand reads, in whole or in part."""
         return _best(
             held
             for held in self._from_base(memory, address)
@@ -59,7 +59,7 @@ class VariablePlaces:
         )
 
     def behind(self, memory: Mem, address: int) -> Held | None:
-        """The pointer through which an operand reads, and how far behind it."""
+        """Return the pointer through which an operand reads, and the offset behind it."""
         return _best(
             held
             for held in self._from_base(memory, address)
@@ -67,7 +67,7 @@ class VariablePlaces:
         )
 
     def _from_base(self, memory: Mem, address: int) -> Iterator[Held]:
-        """The variables whose place is counted from an operand's base, and how far it is there."""
+        """Yield the variables at offsets from an operand's base, with the operand's offset."""
         number = self._numbers.get(memory.base or "")
         if number is not None and not memory.at and not memory.segment:
             for one in self._at(address):
@@ -76,9 +76,9 @@ class VariablePlaces:
 
 
 def _best(found: Iterable[Held]) -> Held | None:
-    """That of the innermost function, best one whose type has a name.
+    """Return the variable of the innermost function, preferably with a named type.
 
-    Of those in headers one only where nobody else has a name.
+    A variable from a header comes last.
     """
 
     def rank(held: Held) -> tuple[bool, int, bool]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """x86-64 machine code as instructions, by Capstone.
 
-Capstone is imported with this module, which only a run does that follows paths. It is asked for
-text and the text is read: its objects with details take twenty times as long, 0.45 s instead of
-0.02 for the 2,700 instructions of do_check_common().
+This module imports Capstone, so only runs that follow paths load it. It parses the disassembler's
+text, because Capstone's objects with details take twenty times as long: 0.45 s instead of 0.02 s
+for the 2,700 instructions of do_check_common().
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from retsnoop_py.path.insn import Flow, Imm, Insn, Machine, Mem, Operand, Reg
 
 __all__ = ["X86_64"]
 
-#: Registers of the System V ABI: the first six arguments, and what a call may change.
+#: Registers of the System V ABI: the first six arguments, and the registers a call may change.
 _ARGUMENTS = ("rdi", "rsi", "rdx", "rcx", "r8", "r9")
 _CLOBBERED = ("rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11")
 #: ``struct pt_regs``, which is ABI, from its start; the stack pointer is further on.
@@ -28,21 +28,21 @@ _PT_REGS = (
     *("rdx", "rsi", "rdi"),
 )
 _PT_REGS_STACK = 152
-#: By their numbers in DWARF.
+#: Registers by DWARF number.
 _DWARF_REGISTERS = (
     *("rax", "rdx", "rcx", "rbx", "rsi", "rdi", "rbp", "rsp"),
     *(f"r{number}" for number in range(8, 16)),
 )
-#: What a function may begin with, and how ftrace calls from it and leaves it when it does not.
+#: The possible first instruction of a function, ftrace's call, and the NOP in the call's place.
 _ENDBR64 = b"\xf3\x0f\x1e\xfa"
 _CALL = b"\xe8"
 _NOP = b"\x0f\x1f\x44\x00\x00"
-#: Where functions return through on kernels that guard returns (6.0, 6.5, 6.15).
+#: Symbols through which functions return if the kernel mitigates return attacks (6.0, 6.5, 6.15).
 _RETURN_THUNKS = ("__x86_return_thunk", "srso_", "retbleed_", "its_return_thunk")
-#: Where they jump or call through on kernels that guard indirect branches.
+#: Symbols through which functions jump or call if the kernel protects indirect branches.
 _INDIRECT_THUNKS = ("__x86_indirect_", "its_thunk")
-#: Arrays of these, one for each register, and so the names of those for rax; what ends before them
-#: goes by the same address.
+#: Thunk arrays, with one entry per register. The array's symbol has the address of the entry for
+#: rax, and so has the end symbol of the previous array.
 _THUNK_ARRAYS = tuple(
     f"__x86_indirect_{kind}thunk_array" for kind in ("", "call_", "jump_", "its_")
 )
@@ -59,7 +59,7 @@ _OPS = {
         )
     },
 }
-#: Other instructions by what they leave: flags, and registers they change beside the first operand.
+#: Operations that keep the flags; other tables list registers written beside the first operand.
 _NO_FLAGS = frozenset(
     {"mov", "movzx", "movsx", "lea", "not", "push", "pop", "xchg", "cmov", "set", "other"}
 )
@@ -93,13 +93,13 @@ _SYNONYMS = {
     "po": "np",
 }
 _CONVERSIONS = {"cdqe": ("rax", 8, 4), "cwde": ("rax", 4, 2)}
-#: UD0, UD1 and UDB; what may stand before the first two: sizes of operand and address, REX.
+#: UD0, UD1 and UDB; possible prefixes of the first two: operand size, address size, REX.
 _TRAPS = (b"\x0f\xff", b"\x0f\xb9")
 _UDB = b"\xd6"
 _PREFIX_BYTES = (b"\x66", b"\x67", *(bytes([one]) for one in range(0x40, 0x50)))
 #: Values of the fields of ModRM and SIB.
 _IS_REGISTER, _HAS_SIB, _NO_BASE = 3, 4, 5
-#: No instruction has more bytes.
+#: The maximum size of an instruction in bytes.
 _LONGEST = 15
 _STOPS = frozenset({"ud0", "ud1", "ud2", "int3", "hlt"})
 _PREFIXES = frozenset({"lock", "rep", "repe", "repne", "notrack", "bnd", "xacquire", "xrelease"})
@@ -130,7 +130,7 @@ _REGISTERS = _full_names()
 
 
 def _signed(value: int, size: int) -> int:
-    """The number that ``size`` bytes hold, as a signed one."""
+    """Return the number in ``size`` bytes as a signed number."""
     value &= (1 << 8 * size) - 1
     return value - (1 << 8 * size) if value >> (8 * size - 1) else value
 
@@ -141,9 +141,9 @@ def _number(text: str) -> int:
 
 @lru_cache(maxsize=1 << 14)
 def _operands(text: str) -> tuple[tuple[Operand | None, ...], bool]:
-    """The operands in ``text``, and whether one is relative to the instruction's end.
+    """Return the operands in ``text``, and True if an operand is relative to the instruction's end.
 
-    None stands for a register that is no concern of ours (vectors, control registers).
+    None is a register that the analysis ignores (vectors, control registers).
     """
     found: list[Operand | None] = []
     relative = False
@@ -187,7 +187,7 @@ def _memory(part: str) -> tuple[Mem | None, bool]:
 
 
 def _located(operands: tuple[Operand | None, ...], end: int) -> tuple[Operand | None, ...]:
-    """Operands of which a memory operand without base counts from ``end``."""
+    """Return the operands with absolute addresses; without a base, they count from ``end``."""
     return tuple(
         one._replace(disp=(one.disp + end) & ((1 << 64) - 1))
         if isinstance(one, Mem) and one.base is None
@@ -197,7 +197,7 @@ def _located(operands: tuple[Operand | None, ...], end: int) -> tuple[Operand | 
 
 
 def _flow(name: str, operands: tuple[Operand | None, ...]) -> tuple[Flow, int, str]:
-    """Flow, target and condition of an instruction."""
+    """Return flow, target and condition of an instruction."""
     first = operands[0] if operands else None
     direct = first.value & ((1 << 64) - 1) if isinstance(first, Imm) else 0
     if name == "jmp":
@@ -217,7 +217,7 @@ def _flow(name: str, operands: tuple[Operand | None, ...]) -> tuple[Flow, int, s
 
 @lru_cache(maxsize=1 << 10)
 def _op(name: str) -> tuple[str, str]:
-    """What an instruction does, and on which condition."""
+    """Return an instruction's operation and condition."""
     if name.startswith("cmov"):
         return "cmov", _SYNONYMS.get(name[4:], name[4:])
     if name.startswith("set"):
@@ -226,7 +226,7 @@ def _op(name: str) -> tuple[str, str]:
 
 
 def _other_writes(name: str, prefix: str, operands: tuple[Operand | None, ...]) -> tuple[str, ...]:
-    """Registers that an instruction without a name of ours may change."""
+    """Return the registers that an instruction without a modelled operation may change."""
     if name.startswith(_SILENT):
         return ()
     first = operands[0] if operands else None
@@ -291,10 +291,11 @@ def _instruction(raw: tuple[int, int, str, str]) -> Insn:
 
 
 def _trap_size(code: bytes) -> int:
-    """The bytes of the trap that ``code`` begins with, 0 for anything else.
+    """Return the size of the trap at the start of ``code`` in bytes; 0 for other code.
 
-    Linux says WARN() by UD1 with operands since 7.0, by a sanitizer's code before, and UDB in
-    places. Capstone 5 takes UD0 and UD1 for instructions without operands, UDB for none at all.
+    Linux implements WARN() by UD1 with operands since 7.0. Sanitizers used UD1 before, and UDB in
+    some places. Capstone 5 decodes UD0 and UD1 as instructions without operands, and does not
+    decode UDB.
     """
     if code[:1] == _UDB:
         return 1
@@ -337,7 +338,7 @@ def _plain(insn: Insn, name: str) -> Insn:
 
 
 def _hook_end(insns: Sequence[Insn]) -> int:
-    """Behind the call of ftrace, or the NOP in its place."""
+    """Return the address behind ftrace's call, or behind the NOP in its place."""
     start = insns[0].address
     for insn in insns[:2]:
         is_hook = insn.flow is Flow.CALL or insn.op == "nop"
@@ -347,9 +348,10 @@ def _hook_end(insns: Sequence[Insn]) -> int:
 
 
 def _untraced(code: bytes) -> bytes:
-    """The code of a function without the call of the tracer that hooks it: a NOP again.
+    """Return a function's code with a NOP in place of the tracer's call.
 
-    Of its own it calls nothing first; a function that cannot be hooked is not followed.
+    A function that can be hooked does not begin with a call of its own. Other functions are not
+    followed.
     """
     at = len(_ENDBR64) if code.startswith(_ENDBR64) else 0
     if code[at : at + 1] != _CALL:
@@ -358,12 +360,12 @@ def _untraced(code: bytes) -> bytes:
 
 
 def _makes(code: bytes, number: int) -> bool:
-    """Whether the number is in the code; so may be what it compares with, and chance."""
+    """Return True if the code contains the number: made, compared, or by chance."""
     return struct.pack("<i", number) in code
 
 
 def _decode(code: bytes, address: int) -> list[Insn]:
-    """The instructions of ``code``, which lies at ``address``; up to what is none."""
+    """Return the instructions of ``code``, which is at ``address``, up to the first invalid one."""
     engine = capstone.Cs(capstone.CS_ARCH_X86, capstone.CS_MODE_64)
     found: list[Insn] = []
     at = 0
@@ -399,11 +401,11 @@ X86_64 = Machine(
     untraced=_untraced,
     makes=_makes,
     veneer=lambda _code, _address: None,
-    # kernels are built without jump tables, for indirect jumps are guarded
+    # kernels are built without jump tables, because indirect jumps are protected
     table=lambda _insns, _memory: (),
     first_names=_THUNK_ARRAYS,
     helpers=(("__put_user_", "rcx"),),
-    # kprobes make a call themselves, as if it had 5 bytes (kprobe_emulate_call() of 6.12): behind
-    # one of 6, as `cs call` of a thunk, the kernel goes on a byte too early and dies
+    # kprobes emulate a call as if it had 5 bytes (kprobe_emulate_call() of 6.12): after a 6-byte
+    # call, such as `cs call` of a thunk, the kernel goes on one byte too early and crashes
     probes_open=False,
 )

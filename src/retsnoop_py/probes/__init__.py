@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Injected probes: what ``-J`` says, and which places of this kernel that means."""
+"""Injected probes: the meaning of ``-J``, and the matching places in this kernel."""

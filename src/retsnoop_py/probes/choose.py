@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which places of this kernel the probes of ``-J`` mean.
+"""Find the places in this kernel that the probes of ``-J`` mean.
 
-A spec with a glob means what it matches and what may be probed; a spec without means exactly
-that place, so everything that speaks against it is an error.
-
-A line may have code in many places: its parts are moved away from each other, and a function that
-is inlined is wherever it is called. All of them are meant.
+A spec with a glob means all matching places that may be probed. A spec without a glob means exactly
+one place, so any obstacle there is an error. A source line may have code in many places: the
+compiler moves its parts apart, and an inlined function is at each of its calls. All these places
+are meant.
 """
 
 from __future__ import annotations
@@ -51,16 +50,16 @@ class _Found(NamedTuple):
 
 
 class SourceLines:
-    """The source lines of the kernel whose ``images`` have DWARF; None where nobody needs them."""
+    """The source lines of the kernel with DWARF in ``images``; None if no probe needs them."""
 
     def __init__(self, images: KernelImages | None) -> None:
         self._images = images
 
     def addresses_of(self, path: str, line: int) -> list[tuple[int, str]]:
-        """The run-time addresses at which code of a line begins, and its path in the sources.
+        """Return the run-time addresses where code of a line begins, with its source path.
 
-        ``path`` is that path or the end of it. Raises InputError if there is no such file, if
-        there are several, or if the line has no code; UnavailableError without DWARF to ask.
+        ``path`` is the source path or its end. Raises InputError if no file or several files match,
+        or if the line has no code; UnavailableError without DWARF.
         """
         images = self._images
         vmlinux = images.vmlinux() if images else None
@@ -75,7 +74,7 @@ class SourceLines:
         if not chosen:
             units += _module_units(images, basename(path))
             own = [unit for unit in units if _ends_in(unit.path, path)]
-            # a header, or a file that others include, is no unit of its own
+            # a header, or an included file, is not a separate unit
             chosen = [unit for unit in own if unit.path == path] or own or units
         found = self._search(images, chosen, path, line)
         if not found.places:
@@ -108,15 +107,15 @@ class SourceLines:
 def _distinct(
     dwarf: DwarfImage | UnprivilegedImage, places: Sequence[LinePlace]
 ) -> Iterator[LinePlace]:
-    """``places`` without those that say twice that the line is reached.
+    """Yield ``places`` without duplicates of the same source position.
 
-    A place without code of the line is left out if the line has code in the same function, or
-    the same inlined copy of one.
+    A place without code of the line is skipped if the line has code in the same function, or in the
+    same inlined copy of a function.
     """
     if not any(place.is_empty for place in places):
         yield from places
         return
-    # those with code first
+    # places with code first
     known: set[object] = set()
     for place in sorted(places, key=lambda place: (place.is_empty, place.address)):
         found = dwarf.lookup(place.address)
@@ -138,7 +137,7 @@ def _units(images: KernelImages, of: str, image: PlacedImage) -> Iterator[_Unit]
 
 
 def _module_units(images: KernelImages, name: str) -> Iterator[_Unit]:
-    """The units of modules that have files called ``name``."""
+    """Yield the units of modules that have files called ``name``."""
     for module in images.loaded_modules():
         image = images.module(module) if images.module_mentions(module, name.encode()) else None
         if image:
@@ -172,25 +171,25 @@ def _several(path: str, line: int, sources: Iterable[str]) -> InputError:
     )
 
 
-#: More are an error: each takes descriptors and time to attach and to let go of.
+#: More probes are an error: each needs descriptors, and time to attach and to detach.
 MOST_PROBES = 512
-#: Bytes of an instruction on x86-64, at the most.
+#: Maximum size of an x86-64 instruction in bytes.
 _LONGEST_INSN = 15
-#: Every tracepoint that BPF can attach to has a function of this name.
+#: Every tracepoint that BPF can attach to has a function with this prefix.
 _ITERATOR = "__traceiter_"
-#: Kallsyms has what BPF made as functions of this module.
+#: kallsyms lists BPF programs as functions of this module.
 _BPF = "bpf"
-#: Of the deny list, what only a return probe suffers from.
+#: The group of the deny list that applies only to return probes.
 _NO_RETURN = "noreturn"
 
 
 class LineSource(Protocol):
-    """Knows where the code of a source line is."""
+    """Finds the code of a source line."""
 
     def addresses_of(self, path: str, line: int) -> list[tuple[int, str]]:
-        """Run-time addresses of a line, each with the path as the kernel's sources have it.
+        """Return the run-time addresses of a line, each with the path in the kernel's sources.
 
-        Raises :class:`~retsnoop_py.errors.RetsnoopError` with the reason if there are none.
+        Raises :class:`~retsnoop_py.errors.RetsnoopError` with the reason if no address exists.
         """
         ...
 
@@ -198,10 +197,10 @@ class LineSource(Protocol):
 def choose_probes(
     specs: Iterable[ProbeSpec], facts: KernelFacts, lines: LineSource
 ) -> tuple[Probe, ...]:
-    """The probes of ``specs``, each place once.
+    """Return the probes of ``specs``, each place once.
 
-    Raises :class:`InputError` for what does not exist or must not be probed and
-    :class:`UsageError` for more than :data:`MOST_PROBES`, and what reading the facts raises.
+    Raises :class:`InputError` for a place that does not exist or must not be probed,
+    :class:`UsageError` for more than :data:`MOST_PROBES`, and errors of reading the facts.
     """
     chooser = _Chooser(facts, lines)
     chosen: dict[tuple[str, int], Probe] = {}
@@ -218,7 +217,7 @@ def choose_probes(
 
 
 class _Chooser:
-    """Finds probes in one kernel."""
+    """Finds probes in a kernel."""
 
     def __init__(self, facts: KernelFacts, lines: LineSource) -> None:
         self._facts = facts
@@ -236,7 +235,7 @@ class _Chooser:
         return deny_list.load()
 
     def find(self, spec: ProbeSpec) -> list[Probe]:
-        """The probes ``spec`` means, one at least."""
+        """Return the probes of ``spec``, at least one."""
         if spec.kind is ProbeKind.TP:
             return self._tps(spec)
         if spec.kind is ProbeKind.RAWTP:
@@ -287,7 +286,7 @@ class _Chooser:
         return [self._at(spec, symbol, 0) for symbol in welcome]
 
     def _objection(self, spec: ProbeSpec, symbol: Symbol, address: int) -> str | None:
-        """What speaks against a probe at ``address``, in ``symbol``."""
+        """Return why a probe at ``address``, in ``symbol``, is not possible, or None."""
         for denied in self._denied:
             if denied.group == _NO_RETURN and spec.kind is not ProbeKind.KRETPROBE:
                 continue
@@ -303,7 +302,7 @@ class _Chooser:
         return None
 
     def _comes_back_wrong(self, address: int) -> bool:
-        """Whether the kernel would not survive a probe there, as far as its code can be read."""
+        """Return True if a probe there would crash the kernel; False if its code is unreadable."""
         from retsnoop_py.errors import RetsnoopError
         from retsnoop_py.kernel.kcore import Kcore
         from retsnoop_py.path.machines import machine_named
@@ -353,7 +352,7 @@ class _Chooser:
         for address, path in self._lines.addresses_of(spec.name, spec.line):
             found = self._kallsyms.lookup(address)
             if found is None:
-                continue  # code that is gone after boot
+                continue  # code that the kernel freed after boot
             symbol, offset = found
             reason = self._objection(spec, symbol, address)
             if reason:

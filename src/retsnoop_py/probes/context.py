@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What an injected probe finds when it is hit: registers, or the arguments of a tracepoint.
+"""The data at an injected probe: registers, or the arguments of a tracepoint.
 
-A program on a kprobe is called with the registers, one on a raw tracepoint with its arguments as
-words, one on a tracepoint with its record, which the ``format`` file in tracefs describes.
+A program on a kprobe gets the registers. A program on a raw tracepoint gets its arguments as 64-bit
+words. A program on a tracepoint gets its record, in the format of tracefs' ``format`` file.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from retsnoop_py.probes.spec import Probe
 __all__ = ["ContextPlanner"]
 
 _REGISTERS = "pt_regs"
-#: What arm64 has its registers in: ``regs[31]``, which are x0 to x30, and what has a name.
+#: The struct with arm64's registers: the array ``regs[31]``, which is x0 to x30, and named ones.
 _NUMBERED, _ARRAY = "user_pt_regs", "regs"
 _ITERATOR, _TYPEDEF = "__traceiter_", "btf_trace_"
-#: The records of these have no dynamic data where BPF sees them, and begin with the number.
+#: The records of these tracepoints have no dynamic data for BPF, and begin with the number.
 _SYSCALLS, _SYSCALL_NUMBER = "syscalls", "__syscall_nr"
-#: The first parameter of what a tracepoint calls is not its own.
+#: The first parameter of a tracepoint's function is not the tracepoint's own.
 _OWN = 1
-#: What is captured of a raw tracepoint whose parameters are not known: there is one at the least.
+#: The capture at a raw tracepoint with unknown parameters: it has at least one.
 _FIRST_WORD = Capture(
     CallArguments(
         (Argument("arg0", Role.REGISTER),), "its first argument: no BTF describes the others"
@@ -64,7 +64,7 @@ class ContextPlanner:
         self._tracepoints = Tracepoints(facts.root)
 
     def plan(self, limits: Limits, types: TypeTable) -> tuple[Capture, ...]:
-        """The capture of each probe."""
+        """Return the capture of each probe."""
         return tuple([self._capture(probe, limits, types) for probe in self._probes])
 
     def _capture(self, probe: Probe, limits: Limits, types: TypeTable) -> Capture:
@@ -79,14 +79,14 @@ class ContextPlanner:
         return _words(own, tracepoint.name, limits, types)
 
     def _btf_of(self, name: str) -> Btf | None:
-        """The types of who has tracepoint ``name``: its module's know the kernel's as well."""
+        """Return the BTF of the module with tracepoint ``name``; it includes the kernel's types."""
         symbols = self._facts.kallsyms.named(_ITERATOR + name)
         module = symbols[0].module if symbols else None
         return self._facts.module_btf(module) if module else self._facts.btf
 
 
 def _words(btf: Btf | None, name: str, limits: Limits, types: TypeTable) -> Capture:
-    """The arguments of a raw tracepoint."""
+    """Return the capture of a raw tracepoint's arguments."""
     parameters = _parameters(btf, name) if btf else None
     if btf is None or parameters is None:
         return _FIRST_WORD
@@ -98,7 +98,7 @@ def _words(btf: Btf | None, name: str, limits: Limits, types: TypeTable) -> Capt
 
 
 def _parameters(btf: Btf, name: str) -> tuple[Param, ...] | None:
-    """The parameters of a tracepoint; without names where only its typedef tells of it."""
+    """Return the parameters of a tracepoint; without names if BTF has only its typedef."""
     function = btf.find(_ITERATOR + name, Kind.FUNC)
     if function is not None:
         return btf.params(btf.type(function).arg)[_OWN:]
@@ -123,7 +123,7 @@ def _registers(builder: Builder, btf: Btf, limits: Limits, types: TypeTable) -> 
 
 
 def _with_names(btf: Btf, struct: int, limit: int, types: TypeTable) -> DataType:
-    """``struct user_pt_regs`` with a member for each register, as far as ``limit`` bytes go."""
+    """Return ``struct user_pt_regs`` with a member per register, up to ``limit`` bytes."""
     fields = []
     for member in btf.members(struct):
         kind, count = member.type_id, 1
@@ -154,7 +154,7 @@ class _Record:
         self._builder = Builder(btf, limits, types)
 
     def capture(self, fields: Sequence[TraceField]) -> Capture:
-        """All ``fields`` that there is room for."""
+        """Return the capture of ``fields``, up to the maximum number."""
         for field in fields[:MAX_SPECS]:
             self._add(field)
         captured = self._builder.capture()
@@ -194,7 +194,7 @@ class _Record:
         self._builder.memory(field.name, number, spelled, spec)
 
     def _known(self, field: TraceField, size: int) -> int | None:
-        """The type by its name, if BTF knows it and it is no larger than the field."""
+        """Return the type by its name, if BTF has it and it is not larger than the field."""
         type_id = find_type(self._btf, field.type)
         found = self._btf.size_of(type_id) if type_id else 0
         if not type_id or not 0 < found <= size:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where in a function a probe at its entry goes: where tracing knows of the call.
+"""The place of a probe at a function's entry: where tracing has recorded the call.
 
-On x86-64 the kernel moves a kprobe at a function's first instruction to the place that the
-function tracer patches, and both are told of one and the same moment. On arm64 a kprobe there is
-hit before the function tracer runs, so that the call is not recorded yet, and a call that is made
-by a register has no frame record: who made it is missing from the kernel's stack. Both are there
-behind the prologue, and what the function was given still is in the registers x0 to x7.
+On x86-64 the kernel moves a kprobe at a function's first instruction to the place that the function
+tracer patches, so both fire at the same moment. On arm64 a kprobe there fires before the function
+tracer runs, so the call is not recorded yet. Also, a call by a register has no frame record there,
+and its caller is missing from the kernel's stack. Both exist after the prologue, and the registers
+x0 to x7 still hold the function's arguments.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from collections.abc import Callable
 
 __all__ = ["EntryOffset", "behind_prologue", "entry_offset"]
 
-#: How many bytes behind a function's address, of so many bytes, a probe at its entry goes.
+#: Returns a probe's offset in bytes for a function's address and size.
 EntryOffset = Callable[[int, int], int]
 
-#: Bytes of an instruction, and how many of them a prologue may take.
+#: Bytes of an instruction, and maximum number of instructions in a prologue.
 _WIDTH, _MOST = 4, 24
-#: What is patched in for the function tracer, or a NOP each: ``mov x9, x30`` and a call.
+#: The code that the function tracer patches in, or a NOP each: ``mov x9, x30`` and a call.
 _KEEP_LINK, _CALL = (0xFFFFFFFF, 0xAA1E03E9), (0xFC000000, 0x94000000)
-#: NOP, BTI and PACIASP: hints, which do nothing to what a function was given.
+#: NOP, BTI and PACIASP: hints, which do not change a function's arguments.
 _HINT = (0xFFFFF01F, 0xD503201F)
-#: The frame record is made: ``mov x29, sp`` or ``add x29, sp, #N``.
+#: The frame record is complete: ``mov x29, sp`` or ``add x29, sp, #N``.
 _FRAME = (0xFF8003FF, 0x910003FD)
 #: Registers to the stack: ``sub sp, sp, #N``, STP with and without moving SP, STR likewise.
 _TO_STACK = (
@@ -34,7 +34,7 @@ _TO_STACK = (
     (0xFFE00FE0, 0xF8000FE0),
     (0xFFC003E0, 0xF90003E0),
 )
-#: Into a register that is no argument's: ``mrs xN, sp_el0``, ADRP, MOV of a register.
+#: Into a register without an argument: ``mrs xN, sp_el0``, ADRP, MOV of a register.
 _TO_REGISTER = ((0xFFFFFFE0, 0xD5384100), (0x9F000000, 0x90000000), (0xFFE0FFE0, 0xAA0003E0))
 _ARGUMENTS, _LINK = 8, 30
 
@@ -44,9 +44,9 @@ def _is(word: int, *forms: tuple[int, int]) -> bool:
 
 
 def behind_prologue(code: bytes) -> int:
-    """Where arm64's ``code`` of a function has made its frame record, in bytes.
+    """Return the offset in bytes at which arm64's ``code`` has made its frame record.
 
-    Where it has none, or does something else before, it is what follows the tracer's place.
+    If there is none, or if other code comes first, return the offset behind the tracer's place.
     """
     words = [word for (word,) in struct.iter_unpack("<I", code[: len(code) & -_WIDTH])][:_MOST]
     hooked = 0
@@ -56,7 +56,7 @@ def behind_prologue(code: bytes) -> int:
         if _is(word, _CALL) and at and _is(words[at - 1], _KEEP_LINK):
             hooked = at + 1
         elif _is(word, _HINT, _KEEP_LINK):
-            # in a function that nobody traces all is NOPs
+            # in an untraced function, all these are NOPs
             hooked = at + 1 if hooked == at else hooked
         elif not (
             _is(word, *_TO_STACK)
@@ -67,9 +67,10 @@ def behind_prologue(code: bytes) -> int:
 
 
 def entry_offset(machine: str) -> EntryOffset:
-    """Where probes at the entry go on ``machine``, whose running kernel's code can be read.
+    """Return the function that finds the offset of entry probes on ``machine``.
 
-    They stay where the function begins on x86-64, and where the kernel does not show its code.
+    It reads the running kernel's code. The offset is 0 on x86-64, and if the kernel does not show
+    its code.
     """
     if machine != "aarch64":
         return lambda _address, _size: 0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a user writes to inject probes, and the places of a kernel that are meant.
+"""The user's notation for injected probes, and the resulting places in a kernel.
 
 ``kprobe:NAME[+OFF]``, ``kprobe:FILE:LINE``, ``kretprobe:NAME``, ``rawtp:NAME`` and
-``tp:CATEGORY:NAME``; in names ``*`` is any text and ``?`` any one character.
+``tp:CATEGORY:NAME``; in names ``*`` is any text and ``?`` any single character.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class ProbeKind(Enum):
 
 
 class ProbeSpec(Value):
-    """One ``-J``, understood.
+    """A parsed ``-J``.
 
-    ``name`` is that of a function or tracepoint, possibly a glob; where ``line`` is not 0 it is
-    the path of a source file. ``offset`` is in bytes, ``category`` that of a ``tp``.
+    ``name`` is the name of a function or tracepoint, possibly a glob. If ``line`` is not 0,
+    ``name`` is the path of a source file. ``offset`` is in bytes, ``category`` belongs to a ``tp``.
     """
 
     text: str
@@ -52,21 +52,21 @@ class ProbeSpec(Value):
 
     @property
     def is_broad(self) -> bool:
-        """Whether it may mean several places, so that it does without some of them."""
+        """True if the spec may mean several places, so that some of them may fail."""
         return bool(self.line) or self.is_glob
 
     @property
     def is_glob(self) -> bool:
-        """Whether it has wildcards."""
+        """True if the spec has wildcards."""
         return not self.line and bool(set("*?") & set(self.name + self.category))
 
 
 class Probe(Value):
-    """One place where a probe is injected; its id is its position among all of the run.
+    """A place where a probe is injected; its id is its position among all probes of the run.
 
-    ``label`` is how it is shown. ``address`` is that of a kprobe or kretprobe, ``function`` the
-    name of what that lies in; ``tracepoint`` has no category for a raw one, and is None for
-    kprobes; ``event`` is the number of a ``tp``.
+    ``label`` is the text in the output. ``address`` belongs to a kprobe or kretprobe, ``function``
+    is the name of the function there. ``tracepoint`` has no category for a raw tracepoint, and is
+    None for kprobes. ``event`` is the number of a ``tp``.
     """
 
     spec: ProbeSpec
@@ -78,12 +78,12 @@ class Probe(Value):
 
     @property
     def kind(self) -> ProbeKind:
-        """What it is attached to."""
+        """The kind of the probe."""
         return self.spec.kind
 
 
 def parse(text: str) -> ProbeSpec:
-    """The probes ``text`` means. Raises :class:`UsageError` for what cannot mean one."""
+    """Return the probe spec of ``text``. Raises :class:`UsageError` for invalid text."""
     word, colon, rest = text.partition(":")
     try:
         kind = ProbeKind(word)
@@ -150,7 +150,7 @@ def _function(text: str, kind: ProbeKind, rest: str) -> ProbeSpec:
 
 
 def _offset(text: str, digits: str) -> int:
-    """An integer as C has it: hexadecimal after ``0x``, octal after ``0``."""
+    """Return an integer in C notation: hexadecimal after ``0x``, octal after ``0``."""
     octal = digits.startswith("0") and digits.isdecimal()
     try:
         offset = int(digits, 8 if octal else 0)
