@@ -199,7 +199,7 @@ class Explanation:
             said.thread,
             said.process,
             said.end,
-            _certainty(links, deduced),
+            _certainty(links, self.tested(), deduced),
             tuple(arguments or ()),
             _user_place(said.user_stack or ()),
             tuple(_up_to(chain, origins)),
@@ -218,13 +218,21 @@ class _Link(NamedTuple):
     is_seen: bool
 
 
-def _certainty(links: Sequence[_Link], deduced: to.Origin | None) -> told.Certainty:
-    """Return how certain the condition is."""
+def _certainty(
+    links: Sequence[_Link], tested: Sequence[to.Origin], deduced: to.Origin | None
+) -> told.Certainty:
+    """Return how certain the condition is.
+
+    If a loop rejected all elements, the printed condition is that of one of them: it is inferred
+    that this element matters most.
+    """
     if deduced is not None:
         return "inferred" if deduced.decided is not None else "unknown"
     if not links or links[-1].origin.decided is None or links[-1].origin.made == "callee":
         return "unknown"
-    return "observed" if links[-1].is_seen else "inferred"
+    decisions = [one.decided for one in (links[-1].origin, *tested)]
+    is_one_of_many = any(one is not None and one.elements for one in decisions)
+    return "observed" if links[-1].is_seen and not is_one_of_many else "inferred"
 
 
 def _not_followed(origin: to.Origin, deduced: to.Origin | None) -> str | None:

@@ -212,7 +212,8 @@ class FunctionPaths:
         text = self._insn_text(decided.address)
         if compare is not None and compare.address != decided.address:
             text = f"{compare.text}; {text}"
-        return Place(decided.address, text, "check" if decided.checks else "")
+        note = f"{decided.elements} elements" if decided.elements > 1 else ""
+        return Place(decided.address, text, "check" if decided.checks else note)
 
     def _condition(self, way: Way, decided: Decided) -> Condition:
         own = self._namer.condition(decided).text

@@ -28,6 +28,7 @@ from retsnoop_py.path.failure import MASK32, Failure, is_error, is_result
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.holders import Holders
 from retsnoop_py.path.insn import INT, OPPOSITE, Flow, Imm, Insn, Mem, Names, Operand, Reg
+from retsnoop_py.path.loops import best_rejected
 from retsnoop_py.path.origin import (
     Decided,
     Decision,
@@ -77,6 +78,8 @@ def decide(graph: Graph, way: Way, failure: Failure, names: Names, handed: int =
         return Decision(returned, None, "several conditions may have chosen it without a jump")
     search = _Search(graph, way, run, failure, returned, given)
     decided, unknown = search.decided(choice)
+    if decided is not None:
+        decided = search.of_elements(decided)
     if decided is not None and 0 <= decided.step < len(run.positions):
         decided = replace(decided, position=run.positions[decided.step])
     if decided is not None:
@@ -229,6 +232,47 @@ class _Search:
         if choice is None and gap >= 0:
             return None, self._missing()
         return choice or certain, None
+
+    def of_elements(self, decided: Decided) -> Decided:
+        """Return the decision; for a loop that rejected all elements, that of the best element."""
+        moments = self._run.moments
+        numbers = [at for at, one in enumerate(moments) if one is decided.moment]
+        is_made = self._returned.made in (Made.CONSTANT, Made.COMPUTED)
+        if not numbers or not is_made or decided.checks or self._way.gaps:
+            return decided
+        if self._is_loop_end(numbers[0]):
+            return decided
+        found = best_rejected(self._graph, self._way, moments, numbers[0], self._may_succeed)
+        if found is None:
+            return decided
+        moment = moments[found.number]
+        taken = self._taken(moment)
+        if taken is None:
+            return decided
+        return replace(_decided(moment, taken), elements=found.elements)
+
+    def _is_loop_end(self, number: int) -> bool:
+        """Return True if a jump left a loop that it had stayed in before."""
+        moment = self._run.moments[number]
+        taken = self._taken(moment)
+        return any(
+            one.insn.address == moment.insn.address and self._taken(one) not in (taken, None)
+            for one in self._run.moments[:number]
+        )
+
+    def _may_succeed(self, number: int, head: int) -> bool:
+        """Return True if a jump's other side may end in success without passing block ``head``."""
+        moment = self._run.moments[number]
+        taken = self._taken(moment)
+        if taken is None or moment.insn.flow is not Flow.BRANCH or is_settled(moment):
+            return False
+        other = self._graph.blocks[self._way.blocks[moment.position]].next[not taken]
+        if other < 0 or other == head:
+            return False
+        nothing = self._holders(moment, ())
+        held = self._holders(moment, (self._returned.node, *self._chosen))
+        failing = FailingWays(self._graph, self._returned, without=head)
+        return failing.from_block(other, held, nothing, is_stored=False) is None
 
     def also(self, decided: Decided) -> tuple[Decided, ...]:
         """Return the earlier tests of the deciding statement, in the order of execution.

@@ -77,6 +77,8 @@ class Decided(Value):
     position: int = -1
     #: Other tests that also held, such as ``A`` in ``A && B``, in the order of execution.
     also: tuple[Decided, ...] = ()
+    #: The number of elements that a loop rejected, if this jump rejected one of them; else 0.
+    elements: int = 0
 
 
 class Decision(Value):

@@ -239,7 +239,8 @@ class Decision(Struct, omit_defaults=True, frozen=True, gc=False):
     """The last condition that could have avoided the result.
 
     ``condition`` is the true condition in C, null if unknown. ``taken``: its jump was taken; null
-    if it is not a jump. ``check``: it only tests whether a called function failed.
+    if it is not a jump. ``check``: it only tests whether a called function failed. ``elements``: a
+    loop rejected that many elements; this is the condition of the one that passed the most tests.
     """
 
     place: CodePlace
@@ -247,6 +248,7 @@ class Decision(Struct, omit_defaults=True, frozen=True, gc=False):
     taken: bool | None = None
     operands: tuple[ConditionOperand, ...] = ()
     check: bool = False
+    elements: int = 0
 
 
 class Origin(Struct, omit_defaults=True, frozen=True, gc=False):

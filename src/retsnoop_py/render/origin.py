@@ -107,7 +107,7 @@ def origin_lines(
         rows.append((_with_its_caller(place, origin.function.name), _returned(origin), place))
     if origin.decided is not None:
         place = origin.decided.place
-        because = ("probably " if is_guess else "") + _because(origin.decided)
+        because = ("probably " if is_guess else "") + _because(origin)
         rows.append((_with_its_caller(place, origin.function.name), because, place))
     elif origin.unknown == ALWAYS:
         rows.append(("", ALWAYS, None))
@@ -220,12 +220,23 @@ def _returned(origin: to.Origin) -> str:
     return f"returned {result}"
 
 
-def _because(decided: to.Decision) -> str:
+def _elements(note: str) -> int:
+    """Return the number of elements that a loop rejected, by the note of a place; 0 without."""
+    number, _, word = note.partition(" ")
+    return int(number) if word == "elements" and number.isdecimal() else 0
+
+
+def _because(origin: to.Origin) -> str:
+    decided = origin.decided
+    assert decided is not None
     text = decided.condition
     if not text:
         jumped = {True: ", which jumped", False: ", which did not jump", None: ""}
         text = f"`{decided.place.instruction}`{jumped[decided.taken]}"
     values = ", ".join(dict.fromkeys(_values(decided)))
+    if decided.elements:
+        number = f"{decided.elements} elements" + (" or more" if origin.earlier else "")
+        text += f" (a loop rejected {number}; this one passed the most tests)"
     return printable(f"because {text}" + (f"{_GAP}{values}" if values else ""))
 
 
@@ -304,6 +315,7 @@ def encode_origin(
                 ]
             ),
             origin.decided.note == "check",
+            _elements(origin.decided.note),
         )
     return to.Origin(
         function,

@@ -123,7 +123,8 @@ class Condition(NamedTuple):
 class Place(NamedTuple):
     """An instruction: its address, its text, and a remark.
 
-    ``note``: ``callee X``, ``shared`` ..., see docs/line.md; empty without a remark.
+    ``note``: ``shared`` (several returns share the code), ``check`` (the jump only tests a callee's
+    result), ``N elements`` (a loop rejected N elements, one of them here); else empty.
     """
 
     address: int

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from retsnoop_py.api.explanation import Explanation
 from retsnoop_py.render import json_types as to
@@ -181,6 +182,15 @@ def test_a_link_that_its_way_does_not_tell_makes_the_condition_inferred() -> Non
     assert found.call().certainty == "inferred"
     deduced = origin("__do_sys_x", 2, "constant", "flags")
     assert found.call(deduced=deduced).certainty == "inferred"
+
+
+def test_one_of_many_elements_that_a_loop_rejected_is_inferred() -> None:
+    outer = origin("outer", 1, "constant", "fits()")
+    inner = origin("fits", 2, "constant", "a->x", result=NO)
+    assert explanation(outer, inner, chain=("outer",)).call().certainty == "observed"
+    assert inner.decided is not None
+    many = structs.replace(inner, decided=structs.replace(inner.decided, elements=3))
+    assert explanation(outer, many, chain=("outer",)).call().certainty == "inferred"
 
 
 def test_of_several_calls_the_one_that_returned_the_tested_value_is_meant() -> None:

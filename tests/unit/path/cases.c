@@ -300,6 +300,28 @@ CASE int looped(struct attr *attr)
 	return 0;
 }
 
+/* As of list_for_each_entry_safe(): whether an element is the last is known before its test. */
+CASE int rejects_all(struct attr *attr)
+{
+	unsigned int rest = attr->flags, one;
+
+	for (;;) {
+		one = rest & 0xff;
+		rest >>= 8;
+		note(rest);
+		if (!rest) {
+			if (!(one & 1))
+				return -ENOENT;
+			return one < 8 ? -ENOENT : 0;
+		}
+		if (!(one & 1))
+			continue;
+		if (one < 8) /* decides: rejects_all */
+			continue;
+		return 0;
+	}
+}
+
 CASE int spilled(struct attr *attr)
 {
 	volatile int err = -EIO;

@@ -83,6 +83,7 @@ CALLS: dict[str, dict[str, int]] = {
     "always": {"type": 1},
     "inlined": {"value_size": 2},
     "looped": {"value_size": 9, "key_size": 3},
+    "rejects_all": {"flags": 0x100302},
     "spilled": {"type": 2},
     "settled": {"type": 1},
     "tried_again": {"type": 1, "next": True},
@@ -318,6 +319,7 @@ MADE = {
     "switched_to": {Made.CONSTANT},
     "inlined": {Made.CONSTANT},
     "looped": {Made.CONSTANT},
+    "rejects_all": {Made.CONSTANT},
     "settled": {Made.CONSTANT},
     "tried_again": {Made.CONSTANT},
     "kept": {Made.CONSTANT},
@@ -444,6 +446,16 @@ def test_of_a_long_way_the_end_is_enough(built: Built) -> None:
     decision = built.ran("looped").decide(kept=4)
     assert decision.decided is not None, decision
     assert line_of(built, decision.decided.address) == marked("looped")
+
+
+def test_of_a_loop_that_rejects_all_the_best_element_is_told(built: Built) -> None:
+    """The last element failed its first test; the one before passed that."""
+    decided = built.ran("rejects_all").decide().decided
+    assert decided is not None
+    assert decided.elements == 3
+    decided = built.ran("looped").decide().decided
+    assert decided is not None
+    assert decided.elements == 0, "that loop ends at the first element that fits"
 
 
 def test_blocks_without_a_probe_are_put_in_where_only_they_can_have_run(built: Built) -> None:

@@ -80,6 +80,15 @@ def test_the_call_the_chain_and_the_condition() -> None:
     ]
 
 
+def test_the_condition_of_a_loop_names_the_number_of_elements() -> None:
+    decided = replace(ORIGIN.decided, elements=18)
+    origin = replace(ORIGIN, decided=decided)
+    told = "(a loop rejected 18 elements; this one passed the most tests)"
+    assert any(f"key_size != 4 {told}" in one for one in origin_lines(origin, 8, Palette()))
+    cut = replace(origin, earlier=5)
+    assert any("rejected 18 elements or more;" in one for one in origin_lines(cut, 8, Palette()))
+
+
 def test_what_does_not_fit_the_window_goes_on_below() -> None:
     found = Why(VERSION, "6.12", "x86_64", 2, "unknown", ("./loader",), 1, explained=CALL)
     assert list(WhyPage(Palette(), width=72).lines(found)) == [
