@@ -134,7 +134,7 @@ def of_this_kernel(why: Explanation, section: str, target: ObjectFile) -> Explan
 
 
 def why_no_kprobe(function: str, root: Path = Path("/")) -> str:
-    """Return why ``function`` takes no kprobe on the kernel with files below ``root``, or ""."""
+    """Return why a kprobe cannot be at ``function`` on the kernel below ``root``, or ""."""
     facts = KernelFacts(root)
     try:
         there = facts.kallsyms.named(function)
@@ -161,7 +161,7 @@ def why_no_kprobe(function: str, root: Path = Path("/")) -> str:
 
 
 def why_no_trampoline(function: str, root: Path = Path("/")) -> str:
-    """Return why ``function``, which has BTF, takes no fentry program; empty if unknown."""
+    """Return why ``function``, which has BTF, cannot have an fentry program; empty if unknown."""
     facts = KernelFacts(root)
     try:
         there = facts.kallsyms.named(function)
@@ -322,7 +322,7 @@ def _half(name: str, section: str, whole: str, line: str) -> Explanation:
 
 
 def explain_table(refused: str) -> Explanation:
-    """Explain a struct_ops map if its program ``refused`` does not load."""
+    """Explain a struct_ops map whose program ``refused`` does not load."""
     return Explanation(
         "struct-ops-program",
         "Object File: Table of functions",
@@ -333,7 +333,7 @@ def explain_table(refused: str) -> Explanation:
 
 
 def explain_registering(table: str, error: int, said: str = "") -> Explanation:
-    """Explain a struct_ops map that loads but that the kernel does not register.
+    """Explain a struct_ops map that loads but is not registered by the kernel.
 
     ``said``: the kernel messages of that time, one line or several.
     """

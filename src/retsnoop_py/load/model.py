@@ -173,7 +173,7 @@ class LoadResult(Struct, omit_defaults=True, frozen=True, tag_field="type", tag=
 
     @property
     def is_wordless(self) -> bool:
-        """Whether the kernel refused it and wrote nothing: where it failed is in no log."""
+        """Return True if the kernel rejected the part without a message: no log explains it."""
         why = self.explanation
         return (
             self.verdict == "refused"

@@ -389,7 +389,7 @@ class ObjectFile:
         return symbol.name if symbol is not None and symbol.section == 0 else ""
 
     def functions_like(self, name: str) -> list[str]:
-        """Functions of the kernel's BTF whose names are near to ``name``, the nearest first."""
+        """Return up to three functions of the kernel's BTF with similar names, best first."""
         from difflib import get_close_matches
 
         kernel = self.kernel
