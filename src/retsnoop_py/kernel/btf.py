@@ -60,7 +60,7 @@ class Kind(IntEnum):
 
 
 class Type(NamedTuple):
-    """A type's header. ``arg`` is its size in bytes or the type it refers to, by kind."""
+    """A type's header. ``arg`` is its size in bytes or another type's id, depending on the kind."""
 
     id: int
     kind: Kind
@@ -213,7 +213,7 @@ class Btf:
         raise DataError(f"BTF is damaged: type {type_id} refers to itself")
 
     def size_of(self, type_id: int) -> int:
-        """Size in bytes; 0 for void, functions, forward declarations and unknown kinds."""
+        """Return a type's size in bytes; 0 for void, functions, forward declarations, new kinds."""
         count = 1
         for _ in range(_MAX_CHAIN):
             type_ = self.resolve(type_id)
@@ -242,7 +242,7 @@ class Btf:
         return bool(encoding & _INT_SIGNED), bool(encoding & _INT_BOOL)
 
     def members(self, type_id: int) -> tuple[Member, ...]:
-        """The members of a struct or union, in order; anonymous ones have an empty name."""
+        """Return the members of a struct or union, in order; anonymous ones have an empty name."""
         type_ = self._expect(type_id, Kind.STRUCT, Kind.UNION)
         words = self._tail(type_, 3 * type_.vlen)
         members = []
@@ -310,7 +310,7 @@ class Btf:
         return {name: number for name, number in zip(wanted, found, strict=True) if number}
 
     def ids_of(self, names: Sequence[str], *kinds: Kind) -> "array[int]":
-        """The same for each of ``names``, in that order; 0 for one that is not there."""
+        """Return the ids that :meth:`find_all` finds, in the order of ``names``; 0 if missing."""
         own = self._own
         # b"".join copies nothing if there is only one base.
         base_strings = b"".join(blob.strings for blob in reversed(self.blobs[1:]))

@@ -183,7 +183,7 @@ class Debuginfod:
                 raise
 
     def _download(self, url: str, target: IO[bytes]) -> None:
-        """Fetch ``url``; whatever is raised in here, by a signal say, ends it at once."""
+        """Fetch ``url``; an exception, such as one from a signal handler, ends it at once."""
         server = url.partition("/buildid/")[0]
         download = _Download(url, target.fileno(), self.timeout, self.max_size)
         started = looked = time.monotonic()

@@ -207,7 +207,7 @@ class ElfFile:
         return struct.unpack_from("=" + fields, data)
 
     def _pread(self, offset: int, size: int, what: str) -> bytes:
-        """``size`` bytes at ``offset``, all of which the file has; of a sparse one not too many."""
+        """Return ``size`` bytes at ``offset``; raise DataError if too large or outside the file."""
         if size > _MAX_READ:
             raise DataError(f"{self.path}: its {what} of {size} bytes is too large")
         if offset + size > self._size:
@@ -294,11 +294,11 @@ class ElfFile:
 
     @property
     def alternate_link(self) -> str | None:
-        """The file name in ``.gnu_debugaltlink``: a supplementary file shared by several images."""
+        """Return the file name in ``.gnu_debugaltlink``: a DWARF file shared by several images."""
         return _link_in(self.read(".gnu_debugaltlink"))
 
     def contains(self, *texts: bytes) -> bool:
-        """Whether its DWARF strings contain any of ``texts``; True where it cannot be told."""
+        """Return True if the DWARF strings contain one of ``texts`` or cannot be searched."""
         names = (".debug_line_str", ".debug_str", ".debug_info")
         sections = [self.sections[name] for name in names if name in self.sections]
         if not sections or any(section.flags & _SHF_COMPRESSED for section in sections):

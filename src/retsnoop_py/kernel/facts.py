@@ -113,7 +113,7 @@ class KernelFacts:
 
     @property
     def functions(self) -> Functions:
-        """Every function by its index in ``kallsyms.table``, and whether ftrace can hook it."""
+        """Return every function by its index in ``kallsyms.table``, and if ftrace can hook it."""
         table = self.kallsyms.table
         if self._functions is None or self._functions[0] is not table:
             self._functions = table, self._read_functions()
@@ -171,9 +171,9 @@ class KernelFacts:
 
     @property
     def bpf_logs(self) -> dict[str, int] | None:
-        """Where members of the verifier's state and its log are, in bytes, by the names of _LOGS.
+        """Return the offsets in bytes of the members in _LOGS, of the verifier's state and log.
 
-        None on kernels that have not all of them, or no BTF.
+        Return None for kernels that lack one of the members, or BTF.
         """
         found = {name: self._places[name] for name in _LOGS if name in self._places}
         return found if len(found) == len(_LOGS) else None

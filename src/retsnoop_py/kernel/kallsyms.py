@@ -39,7 +39,7 @@ _NUMBERED = re.compile(rb"(?:\.\d+)?")
 
 
 class Module(Value):
-    """A loaded module: the address of its text (0 if hidden) and all its memory in bytes."""
+    """A loaded module: address of its text (0 if hidden), and size of its memory in bytes."""
 
     name: str
     address: int

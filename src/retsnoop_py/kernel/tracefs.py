@@ -24,7 +24,7 @@ _EVENT_SOURCES = Path("sys/bus/event_source/devices")
 
 _NAMES = "available_filter_functions"
 _ADDRS = "available_filter_functions_addrs"
-#: Trace points whose function the linker dropped. Such functions have no symbol.
+#: Trace points in functions that the linker dropped. The functions have no symbol.
 _INVALID = "__ftrace_invalid_address___"
 
 
