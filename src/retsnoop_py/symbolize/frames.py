@@ -70,7 +70,7 @@ class UserSymbolizer(Protocol):
 
 
 class Symbolizer(Protocol):
-    """Resolves addresses; live from the kernel and its image, at replay from the recording."""
+    """Resolve kernel addresses: live from the kernel and its image, or from a recording."""
 
     def resolve(self, address: int, *, is_return: bool = True) -> Resolved:
         """Resolve ``address``.

@@ -47,7 +47,7 @@ _DEBUG_FILES = Path("usr/lib/debug/.build-id")
 
 
 class _Symbol(NamedTuple):
-    """A function: where it begins, its bytes, and its name's place in the string table."""
+    """A function: address, size in bytes, and the offset of its name in the string table."""
 
     address: int
     size: int

@@ -226,8 +226,8 @@ def _ordered(placed: PlacedImage) -> _Image:
 #: trace.
 _CACHE_MAX = 1 << 16
 
-#: Return trampolines of kretprobes and fexit programs, by kernel version. The first byte of a
-#: trampoline is a real return address, so the byte before belongs to another function.
+#: Trampolines to which calls return while a kretprobe or fexit program is attached, by kernel
+#: version. Their first byte is a real return address; the byte before belongs to another function.
 _TRAMPOLINES = frozenset(
     {
         "arch_rethook_trampoline",

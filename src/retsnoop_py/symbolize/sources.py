@@ -117,7 +117,7 @@ class KernelImages:
 
     @property
     def report(self) -> tuple[str, ...]:
-        """For ``-v``: every place looked at so far and why it was passed over."""
+        """Return for ``-v`` every searched path, with the reason for which it was rejected."""
         searches = (self.search, *self._module_searches.values())
         return tuple(line for search in searches for line in search.report)
 
@@ -178,7 +178,7 @@ class KernelImages:
         return image
 
     def variables(self, address: int, module: str | None) -> Sequence[Variable]:
-        """The local variables whose place is known at an address; none where no image has it."""
+        """Return the local variables with a known location at an address; may be empty."""
         image = self.vmlinux() if module is None else self.module(module)
         if image is None:
             return ()

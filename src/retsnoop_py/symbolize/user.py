@@ -311,7 +311,7 @@ class ProcessSymbolizer:
 
     @contextmanager
     def _opened(self, file: _File) -> Iterator[int | None]:
-        """A descriptor of the file, which may be open already; None where there is no such file."""
+        """Yield a descriptor of the file, which may already be open; None if it is missing."""
         fd = self._open.get(file)
         if fd is not None:
             yield fd
