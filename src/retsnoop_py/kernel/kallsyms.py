@@ -222,7 +222,7 @@ class Kallsyms:
         ]
 
     def size(self, address: int, extent: int, module: str | None) -> int:
-        """Bytes of the symbol at ``address``, of which the next one is ``extent`` bytes away."""
+        """Return a symbol's size in bytes; the next symbol is ``extent`` bytes behind its start."""
         if module or address + extent > (self._text_end or _HIGHEST):
             return max(min(extent, self._limit(address, module) - address), 0)
         return min(extent, _UNBOUNDED)

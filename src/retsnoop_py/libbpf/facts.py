@@ -195,7 +195,7 @@ class SymbolTable:
         return value
 
     def above(self, address: int) -> int:
-        """Index of the first symbol above ``address``; the table is sorted by address."""
+        """Return the index of the first symbol above ``address``; the table must be sorted."""
         _, lib = _native()
         index: int = lib.rsn_syms_upper(self._table, address)
         return index

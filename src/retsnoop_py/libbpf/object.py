@@ -431,7 +431,7 @@ class BpfObject:
         return found
 
     def map(self, name: str) -> BpfMap:
-        """The map called ``name``; data sections by their own (``.rodata``)."""
+        """Return the map called ``name``; data sections have their own names (``.rodata``)."""
         handle = lib.bpf_object__find_map_by_name(self.handle, name.encode())
         return BpfMap(name, check_pointer(f"map {name}", handle))
 
