@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Diagnose what this kernel, user and CPU support: checks, reasons, next steps.
+"""Diagnose the kernel, the user and the CPU: checks, reasons, next steps.
 
-Each module has the checks of one subject. A check is a pure function of a :class:`model.Host`: the
-files below its root, and the results of tests on the running kernel (``tries``).
+Each module checks one subject. A check is a pure function of a :class:`model.Host`: the files below
+its root, and the results of tests on the running kernel (``tries``).
 """

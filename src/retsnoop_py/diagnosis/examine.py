@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Run all checks, and conclude whether a trace works, by which mechanism, without which features.
 
-Some facts need a test. A test does what a trace would do, and leaves nothing in the kernel.
+Some facts need a test. A test uses the kernel like a trace, and leaves nothing in the kernel.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """The conclusion from all checks.
 
     ``mechanisms`` are those that a trace would use, best first. If no trace works, it is empty, and
-    ``reason`` and ``next_step`` explain why. ``exit_status`` is that of such a trace.
+    ``reason`` and ``next_step`` explain why. ``exit_status`` is a trace's exit status.
     """
 
     checks: tuple[Check, ...]

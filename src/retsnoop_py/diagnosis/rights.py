@@ -173,7 +173,7 @@ def _unprivileged(host: Host) -> Check:
 
 
 def _lockdown(host: Host) -> Check:
-    """Confidentiality forbids kprobes, tracefs and reading memory by BPF; integrity does not."""
+    """Check lockdown: confidentiality forbids kprobes, tracefs and BPF reads of memory."""
     text = read_text(host.root / "sys/kernel/security/lockdown")
     answer, detail, next_step, ends_with = Answer.YES, "", "", 0
     if text is None:

@@ -106,7 +106,7 @@ class _Search:
         return None
 
     def accept(self, path: Path) -> Path | None:
-        """``path`` or what it links to, or None with the reasons noted."""
+        """Return ``path`` or a file to which it links; if rejected, record why and return None."""
         name = str(path)
         if name in self.seen:
             return None

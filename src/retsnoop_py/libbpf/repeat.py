@@ -114,7 +114,7 @@ class Writer:
         return lib.rsn_repeat_learn(self._handle, unit, len(unit), made)
 
     def learn_word(self, function: int, value: int, text: bytes, width: int) -> None:
-        """The word of a result of ``function``; of the second ``value`` if that is -1."""
+        """Learn the text for result ``value`` of ``function``; -1: for the second ``value``."""
         lib.rsn_repeat_learn_word(self._handle, function, value, text, len(text), width)
 
     def run(self, part: memoryview, lessons: int) -> Found:

@@ -77,7 +77,7 @@ class Program:
         self._starts = [symbol.address for symbol in self._symbols]
 
     def resolve(self, offset: int, place: int) -> Resolved:
-        """The call that returns to ``offset`` in the file; ``place`` is what to call that."""
+        """Return the call that returns to ``offset`` in the file; ``place`` is printed for it."""
         address = self._linked(offset)
         if address is None:
             return Resolved(place, None, 0, 0, self.name)

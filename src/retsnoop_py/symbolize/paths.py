@@ -72,7 +72,7 @@ class SourcePaths:
         self._known: dict[tuple[str, str], str] = {}
 
     def relative(self, path: str, comp_dir: str) -> str:
-        """``path``, named by a unit compiled in ``comp_dir``, relative to the source root."""
+        """Return ``path``, from a unit compiled in ``comp_dir``, relative to the source root."""
         key = (path, comp_dir)
         found = self._known.get(key)
         if found is None:
