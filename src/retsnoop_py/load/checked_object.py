@@ -2,9 +2,9 @@
 """Open BPF objects from other users, first in a process without privileges.
 
 libbpf and libelf are C libraries, and their authors do not promise safety against malicious files.
-So a child without privileges (:mod:`retsnoop_py.unprivileged.process`) reads all parts of the
-object in both ways in which this package reads them: by :class:`ObjectFile` and by libbpf. If the
-child crashes, the object is rejected. Both processes read the same bytes, from a copy in memory
+Therefore a child without privileges (:mod:`retsnoop_py.unprivileged.process`) reads all parts of
+the object in both ways in which this package reads them: by :class:`ObjectFile` and by libbpf. If
+the child crashes, the object is rejected. Both processes read the same bytes, from a copy in memory
 that no other process can change.
 """
 

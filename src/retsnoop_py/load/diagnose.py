@@ -107,7 +107,7 @@ def diagnose(
     )
 
 
-#: A typical verifier message, for a log whose counts at the end are cut off.
+#: A typical verifier message, for logs that are cut off before the counts.
 _REFUSES = re.compile(
     r"not (?:allowed|supported|permitted)|prohibited|disallowed|^(?:invalid|cannot) |!="
 )

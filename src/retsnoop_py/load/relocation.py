@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Describe a CO-RE relocation, and what a kernel has instead of its target."""
+"""Describe a CO-RE relocation, and similar names in a kernel's BTF."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 """Shapes: values of read-only data, which affect the path that the verifier follows.
 
 Data in .rodata is frozen before programs are loaded, and the verifier evaluates branches with these
-values. So a load with one shape does not show whether a load with another shape works.
+values. A load with one shape does not show whether a load with another shape works.
 """
 
 from __future__ import annotations

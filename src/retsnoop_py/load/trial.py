@@ -60,8 +60,8 @@ _TOO_MANY_TO_LOG = 150_000
 _TOGETHER = 64
 #: Maximum number of loads for an object with thousands of programs.
 _MOST_LOADS = 16
-#: If a rejection took more seconds, there is no second load for the full log, because writing the
-#: log takes five times as long.
+#: After a rejection that took more seconds, no second load writes the full log, because writing
+#: takes five times as long.
 _PATIENCE = 3.0
 #: Seconds and bytes for the log of a program that is too large to follow.
 _PART_SECONDS, _PART_LOG = 1.0, 1 << 20
@@ -110,7 +110,7 @@ class TrialRequest(Value):
     programs: tuple[str, ...] = ()
     maps: tuple[str, ...] = ()
     attach: bool = False
-    #: Objects with programs whose functions other programs replace (freplace).
+    #: Objects with programs that other programs replace in part (freplace).
     beside: tuple[Path, ...] = ()
     keep_logs: bool = False
     #: Only these parts (kind and name) and their prerequisites: a second attempt for failures.

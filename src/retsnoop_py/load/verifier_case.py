@@ -30,7 +30,7 @@ __all__ = [
 UNNAMED = "this call"
 
 
-#: Text that loaders put around a message of one line.
+#: Text that loaders put around a one-line message.
 AROUND = re.compile(
     r"^.*\bload program: (?:[a-z ]+: )?|^.*Verifier output: | \(\d+ line\(s\) omitted\)$"
 )
@@ -56,7 +56,7 @@ class Case:
         self.state = register_state(log, self.register) if self.register >= 0 else ""
 
     def first(self, *names: str) -> str:
-        """Return the text of the first of these groups that matched, or an empty string."""
+        """Return the text of the first group of ``names`` that matched, or an empty string."""
         return next((self.found[name] for name in names if name in self.found), "")
 
     def _said_register(self) -> str:
@@ -70,7 +70,7 @@ class Case:
     def words(self) -> str:
         """Return the verifier's last line that matches the rule.
 
-        Of the last two lines, the first one counts: it has the reason, and the second one only
+        Among the last two lines, the first one counts: it has the reason, and the second one only
         reports that the caller's check failed.
         """
         for line in [*self.log.said[-2:], *reversed(self.log.said)]:
