@@ -14,7 +14,8 @@ _ENVIRONMENT = "Environment"
 _SUPPORT = "Kernel Support"
 _OBJECT = "Object File"
 
-#: Each is an id, a title, a pattern, a reason and a suggestion; both name the pattern's groups.
+#: Each rule is an id, a title, a pattern, a reason and a suggestion; both may use the pattern's
+#: groups.
 OWN_RULES: tuple[LineRule, ...] = (
     (
         "map-pinned",

@@ -13,10 +13,11 @@ __all__ = ["LAST_SCRIPT_RULES", "SCRIPT_RULES"]
 
 _COMPILE = "Loader: The program does not compile"
 _SUPPORT = "Kernel Support"
-#: Where in a script: ``stdin:1:2-3: ERROR: ``, whose level may be left out.
+#: The position in a script: ``stdin:1:2-3: ERROR: ``; the level is optional.
 _AT = r"^(?:stdin|\S+\.bt|\S+):\d+(?::\d+-\d+|-\d+|:\d+): (?:ERROR: )?"
 
-#: Each is an id, a title, a pattern, a reason and a suggestion; both name the pattern's groups.
+#: Each rule is an id, a title, a pattern, a reason and a suggestion; both may use the pattern's
+#: groups.
 SCRIPT_RULES: tuple[LineRule, ...] = (
     (
         "no-trampoline",

@@ -156,7 +156,7 @@ def files_named(prefix: str, suffix: str) -> list[str]:
 
 
 def object_symbols(paths: Iterable[str], section: str | None = None) -> list[str]:
-    """The programs of the BPF objects among ``paths``, or what is in ``section``; sorted."""
+    """Return the programs of the BPF objects in ``paths``, or symbols of ``section``, sorted."""
     from retsnoop_py.errors import RetsnoopError
     from retsnoop_py.load.object_file import ObjectFile
 
