@@ -43,7 +43,7 @@ class BtfStruct:
         self._format = struct.Struct("".join(text))
 
     def packer(self, *names: str) -> Callable[..., bytes]:
-        """Return a function that packs the values of these members, in the struct's order.
+        """Return a function that packs values for ``names``, in the struct's order.
 
         An array of numbers takes as many values as it has elements. Raise DataError if the struct
         has other members, because the two definitions then differ.

@@ -17,9 +17,8 @@ _MACHINES = ("x86_64", "aarch64")
 class Syscall(Value):
     """A system call, by its name in ``asm/unistd.h``.
 
-    ``texts``: the string arguments, from 0 on. ``address``: the argument with a socket address,
-    whose length is the next argument, or None. ``descriptors``: the arguments with file
-    descriptors.
+    ``texts``: the string arguments, from 0 on. ``address``: the argument with a socket address, or
+    None; the next argument is its length. ``descriptors``: the arguments with file descriptors.
     """
 
     name: str
@@ -30,7 +29,7 @@ class Syscall(Value):
 
 @lru_cache(2)
 def system_calls(machine: str) -> dict[int, Syscall]:
-    """Return the system calls of ``machine`` ("x86_64", "aarch64"), or of no other, by number."""
+    """Return the system calls of ``machine`` ("x86_64", "aarch64") by number, or an empty dict."""
     if machine not in _MACHINES:
         return {}
     column = 1 + _MACHINES.index(machine)

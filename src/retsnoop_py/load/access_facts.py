@@ -45,7 +45,7 @@ def _of_stack(case: Case) -> Rule:
 
 
 def _of_bounds(case: Case) -> Rule:
-    """What is read inside of the stack's 512 bytes is below all that was written: since 6.8."""
+    """Since 6.8, an access in the stack's 512 bytes but below written bytes is uninitialised."""
     offset, size = case.first("off"), case.first("size")
     if " read from stack R" not in case.words or not re.fullmatch(r"-\d+", offset):
         return case.rule

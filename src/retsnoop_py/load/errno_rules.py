@@ -81,7 +81,10 @@ _LIBBPF_ERRORS = dict(
 
 @lru_cache(maxsize=4096)
 def errno_in(text: str) -> str:
-    """The errno a line ends with, by name: of ``-22``, ``Invalid argument`` or ``os error 22``."""
+    """Return the name of the errno that a line ends with, or an empty string.
+
+    It may be written as ``-22``, ``Invalid argument`` or ``os error 22``.
+    """
     if said := _SAID.findall(text.lower()):
         return _STRERROR[said[-1]]
     for name in _NAME.findall(text):
@@ -304,7 +307,7 @@ _MOST_INSTRUCTIONS = 1_000_000
 
 
 def explain_size(name: str, count: int) -> Explanation:
-    """Of a program of ``count`` instructions, which the kernel refuses by E2BIG unread."""
+    """Explain E2BIG for a program of ``count`` instructions, which the kernel does not read."""
     if count > _MOST_INSTRUCTIONS:
         most = f"{_MOST_INSTRUCTIONS:,} (4,096 without CAP_BPF, and for all before Linux 5.2)"
     else:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What loaders refuse by themselves, before or beside the kernel: cilium/ebpf, aya, tc of iproute2 and libxdp.
+"""Messages of loaders that reject an object themselves: cilium/ebpf, aya, iproute2's tc, libxdp.
 
-They look at an object, at a pinned map or at what is attached by their own rules, and say so in their own words.
+They check objects, pinned maps and attached programs by their own rules, and use their own words.
 """
 
 from __future__ import annotations

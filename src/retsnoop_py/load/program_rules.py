@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the verifier says of a program as a whole: what this kernel lacks, its form, limits and policies."""
+"""Verifier messages about a whole program: missing kernel features, structure, limits, policies."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What bpftrace says of a script: of its language, of types and probes it names, and of limits of its own.
+"""bpftrace's messages about a script: its language, its types and probes, bpftrace's own limits.
 
-A script is compiled here, before the kernel is asked for anything; what is wrong with it, it says with the line
-and column.
+bpftrace compiles a script before any system call, and reports errors with line and column.
 """
 
 from __future__ import annotations
