@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The command line: one module per command, and options that are declared once.
 
-Every way to start the program imports this module first. So it rejects versions of Python that the
-other modules do not support; its own syntax is valid in any Python 3.
+Every way to start the program imports this module first. It rejects versions of Python that the
+other modules do not support, and its own syntax is valid in any Python 3.
 """
 
 import sys

@@ -113,7 +113,7 @@ def run() -> int:
 
 
 def candidates(args: Sequence[str], incomplete: str) -> Iterator[Candidate]:
-    """What ``incomplete`` may become behind the words ``args``; nothing leaves it to files."""
+    """Yield completions of ``incomplete`` after the words ``args``; if none, files are offered."""
     name = args[0] if args and args[0] in SUB_COMMANDS else "trace"
     rest = args[1:] if args[:1] == [name] else args
     if "--" in rest:

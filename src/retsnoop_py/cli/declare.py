@@ -31,8 +31,8 @@ class Argument(Value):
 class Command(Value):
     """A command: its name, its options and its help.
 
-    * ``request``: converts the words of options, and the other words, to a request; raises UsageError
-      or InputError
+    * ``request``: converts the words of options, and the other words, to a request; raises
+      UsageError or InputError
     * ``synopsis``: follows the name in the help's first line
     * ``text``: the help before the options; paragraphs that begin with a backspace keep their lines
     * ``usage``: the output of ``--usage``

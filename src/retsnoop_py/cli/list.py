@@ -101,7 +101,7 @@ def run(asked: ListRequest) -> int:
 
 
 def _continued(row: str, indent: int, columns: int) -> str:
-    """``row`` in lines of so many ``columns``, all but the first indented; 0: as it is."""
+    """Return ``row`` wrapped to ``columns``, all lines but the first indented; 0: unchanged."""
     if len(row) <= columns or not columns:
         return row
     from textwrap import fill

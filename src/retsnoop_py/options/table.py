@@ -61,8 +61,8 @@ class Option(Value):
     """An option: ``spellings`` with dashes, the texts that it takes, its help.
 
     * ``help_in``: commands with another help text, and that text
-    * ``panel``: its group in the help; ``metavar``: the name of its text there; ``hidden``: not shown
-      there
+    * ``panel``: its group in the help; ``metavar``: the name of its text there; ``hidden``: the
+      help does not show the option
     * ``place``: the place of its value in :class:`~retsnoop_py.settings.Settings`; its last word is
       the place in a replay's changes; empty if the value depends on several options
     * ``read``: converts its text or texts to a value, raises UsageError or InputError
