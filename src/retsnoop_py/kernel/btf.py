@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Read BTF, the kernel's description of its types. Types are parsed only when needed.
 
-The layout is that of the kernel's ``include/uapi/linux/btf.h``. Types are numbered. A split BTF (of
+The layout comes from the kernel's ``include/uapi/linux/btf.h``. Types are numbered. A split BTF (of
 a module) continues the numbers of its base and may refer to types of the base.
 
 Annotations in this module are types instead of strings as elsewhere. For a named tuple Python would

@@ -222,7 +222,7 @@ class Kallsyms:
         ]
 
     def size(self, address: int, extent: int, module: str | None) -> int:
-        """Return a symbol's size in bytes; the next symbol is ``extent`` bytes behind its start."""
+        """Return a symbol's size in bytes; ``extent``: the distance to the next symbol in bytes."""
         if module or address + extent > (self._text_end or _HIGHEST):
             return max(min(extent, self._limit(address, module) - address), 0)
         return min(extent, _UNBOUNDED)

@@ -37,7 +37,7 @@ _RELEASES = {
 
 
 def _of_stack(case: Case) -> Rule:
-    """Bytes after the stack's end are not uninitialised: the access is larger than the buffer."""
+    """Return the rule for bytes that were never written, or for an access after the stack's end."""
     offset, size = case.first("off"), case.first("size")
     if re.fullmatch(r"-?\d+", offset) and size.isdigit() and int(offset) + int(size) > 0:
         return rule_of("stack-bounds")
@@ -45,7 +45,11 @@ def _of_stack(case: Case) -> Rule:
 
 
 def _of_bounds(case: Case) -> Rule:
-    """Since 6.8, an access in the stack's 512 bytes but below written bytes is uninitialised."""
+    """Return the rule for an access out of bounds, or for stack bytes that were never written.
+
+    Since 6.8 the verifier has the same message for an access in the stack's 512 bytes but below all
+    written bytes.
+    """
     offset, size = case.first("off"), case.first("size")
     if " read from stack R" not in case.words or not re.fullmatch(r"-\d+", offset):
         return case.rule

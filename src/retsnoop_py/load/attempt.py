@@ -253,8 +253,8 @@ class Loader:
     def _level(self, name: str) -> int:
         """Return the log level of a program: FULL if the verifier can follow it quickly.
 
-        Most programs are short, and a second load only for the log takes longer. For a long
-        program, writing the log takes most of the time.
+        Most programs are short, and for these a second load takes longer than a full log. For a
+        long program, writing the log takes most of the time.
         """
         target = self._target
         is_short = 0 < target.instruction_count(name) <= _SHORT_PROGRAM

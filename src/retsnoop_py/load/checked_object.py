@@ -29,7 +29,7 @@ __all__ = ["open_object", "read_checked"]
 
 #: Maximum size of an object in bytes. Cilium's objects and the kernel's tests have less than 20 MB.
 _MAX_BYTES = 256 << 20
-#: Seconds for one object. A small object takes 0.2 s, usually for the start of the child.
+#: Seconds for one object. A small object takes 0.2 s, mainly for the start of the child.
 _SECONDS = 60.0
 _MAX_ANSWER = 64 << 10
 _UNTRUSTED = "the object may be made to attack the program that reads it; do not load it"

@@ -284,7 +284,7 @@ class _Waiting:
         return bool(self.entries)
 
     def note(self, program: str, number: int, errno: str, line: str) -> None:
-        """Add the failure of ``program``, unless one is waiting already."""
+        """Add the failure of ``program``, unless it already has one."""
         if program in self.entries:
             return
         self.entries[program] = (number, errno, line)
@@ -299,11 +299,11 @@ class _Waiting:
         self._others.pop(program, None)
 
     def entry(self, program: str) -> tuple[int, str, str]:
-        """The entry of ``program``; 0 and empty texts if there is none."""
+        """Return the entry of ``program``; 0 and empty texts without an entry."""
         return self.entries.get(program, (0, "", ""))
 
     def first_of_another_errno(self) -> float:
-        """The line of the first failure that is not about rights; infinity if there is none."""
+        """Return the line of the first failure not about rights, or infinity."""
         return next(iter(self._others.values()), math.inf)
 
     def just_above(self, number: int) -> Iterator[tuple[str, str]]:

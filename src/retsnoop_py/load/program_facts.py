@@ -255,7 +255,10 @@ def _stack_size(case: Case) -> dict[str, str]:
 
 
 def _of_loop(case: Case) -> Rule:
-    """A call that jumps back is not a loop: before 6.2 the verifier's message is the same."""
+    """Return the rule for a jump back, which may be a call and not a loop.
+
+    Before 6.2 the verifier has the same message for both.
+    """
     at = case.first("from")
     if at and case.target is not None:
         insn = case.target.instruction_at(case.log.program, int(at))
@@ -265,7 +268,10 @@ def _of_loop(case: Case) -> Rule:
 
 
 def _of_bug(case: Case) -> Rule:
-    """Before 6.13 the verifier blames itself if a tail call receives another kind of map."""
+    """Return the rule for a verifier bug, or for a tail call with a map of the wrong kind.
+
+    Before 6.13 the verifier reports the latter as its own bug.
+    """
     if "misconfigured" in case.words and callee(case.last) == "bpf_tail_call":
         return rule_of("map-use")
     return case.rule
@@ -330,7 +336,10 @@ def _map(case: Case) -> dict[str, str]:
 
 
 def _of_global(case: Case) -> Rule:
-    """An argument is rejected because the kernel has no BTF that describes the context."""
+    """Return the rule for a rejected argument of a global function.
+
+    The kernel may lack the BTF that describes the context.
+    """
     lines = case.log.segment.lines
     asked = [i for i, line in enumerate(lines) if case.rule.pattern.search(line)]
     above = lines[asked[-1] - 1] if asked and asked[-1] else ""

@@ -223,7 +223,7 @@ def _boot(root: Path) -> str | None:
 
 
 def _catalog() -> str | None:
-    """Return a key for the files with names of kernels; parsing them takes most of the time."""
+    """Return a key for the files with names of kernels; parsing them takes as long as the rest."""
     import zlib
 
     from retsnoop_py import package

@@ -50,13 +50,13 @@ Values = Sequence[Any]
 
 
 class TraceTable:
-    """Lays out the traces of one shape.
+    """Lay out the traces of a shape.
 
     The cells that differ between traces are, by column: ``returns``, the rows with a result;
     ``timed``, the rows with a duration (without callees: ``own``); ``placed``, the rows with a CPU.
     ``titles`` are the titles of the columns after the result; ``width`` is the width of the first
     column. In a window of ``columns``, the first column uses the remaining space, and the cells
-    behind a longer label are printed below it. 0: no limit.
+    after a longer label are printed below it. 0: no limit.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class TraceTable:
         return "\n".join(lines), _picker(order)
 
     def _first(self, widths: Sequence[int]) -> int:
-        """Return the width of the first column beside columns of these ``widths``."""
+        """Return the width of the first column beside columns with ``widths``."""
         if not self._columns:
             return self.width
         room = self._columns - len("   ") - sum(widths) - len("  ") * (len(widths) - 1)

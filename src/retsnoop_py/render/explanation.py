@@ -14,7 +14,7 @@ __all__ = ["explained_lines", "explanation_lines"]
 
 #: Number of columns of text if the terminal's width is unknown.
 _WIDTH = 100
-#: Titles of the verifier's failures begin with one of these categories.
+#: The verifier's titles begin with a category from this list.
 _VERIFIER = (
     "Memory Safety",
     "Register Type Safety",

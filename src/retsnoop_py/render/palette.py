@@ -68,7 +68,7 @@ def paint(text: str, code: str) -> str:
 
 
 class Glyphs(Value):
-    """Glyphs of one column each, except ``cut``, so that both sets give the same shape."""
+    """Glyphs, each one column wide except ``cut``, so that both sets give the same shape."""
 
     entry: str = "→"
     exit: str = "←"

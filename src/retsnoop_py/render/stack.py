@@ -149,7 +149,7 @@ class _StackTable:
         """Return the space between a row's symbol and its source.
 
         The sources form a column. In a narrow window, the column starts early enough for the
-        longest source. The source of a longer symbol is printed behind the symbol or below it.
+        longest source. The source of a longer symbol is printed after the symbol or below it.
         """
         wide, column = display_width(row.symbol), self._symbol
         room = self._columns - before - len("  ")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The page about the threads of a command, and what they wait for.
+"""The page about a command's threads that wait, with the reasons.
 
 ::
 

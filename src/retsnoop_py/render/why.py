@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Why a system call failed, as a page.
+"""The page that explains why a system call failed.
 
 ::
 

@@ -94,8 +94,7 @@ class ProcessSymbolizer:
 
     def __enter__(self) -> Self:
         self._reader.start()
-        # Uses self because /proc may belong to another PID namespace, where this id is another
-        # process.
+        # The process id would be wrong if /proc belongs to another PID namespace.
         self._look_at(self._root / "proc/self")
         if is_one_file():  # a single-file executable maps no C library
             self._unread.update(dict.fromkeys(self._c_libraries()))
