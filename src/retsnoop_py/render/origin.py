@@ -41,7 +41,7 @@ _SMALL = 10_000
 #: A number of which a condition tests some bits is probably a bit pattern.
 _MASKED = re.compile(r"[\w)] & (?!1\b)|^(?:test|tst) (?!(\w+), \1\b)")
 _DIGITS = 10
-#: An amount that is a multiple of a page, or such a large one, is rather written in hex.
+#: An amount is printed in hex if it is a multiple of a page, or at least this large.
 _PAGE, _FIRST_PATTERN = 4096, 1 << 48
 _POINTER = (1 << 64) - 1
 
@@ -142,17 +142,17 @@ def place_text(place: to.CodePlace, function: str) -> str:
 
 
 def _return_of(returned: to.CodePlace, decided: to.Decision | None) -> to.CodePlace:
-    """The place of a return, and not that of a test whose code makes the result as well.
+    """Return the place of a return, if ``returned`` is the place of a test that makes the result.
 
-    Compilers give an error's number the line of the inlined function that tests for it. The caller
-    of that function returns the error.
+    Compilers give an errno the line of the inlined function that tests it. The caller of that
+    function returns the error.
     """
     if decided is None or len(returned.inline) < 2 or not decided.place.inline:
         return returned
     one, other = returned.inline[0], decided.place.inline[0]
     if (one.function, one.file, one.line) != (other.function, other.file, other.line):
         return returned
-    # a part of a function that is inlined into another part of it is a level of its own
+    # A part of a function that is inlined into another part of the same function has its own level.
     outer = (at for at, level in enumerate(returned.inline) if level.function != one.function)
     at = next(outer, None)
     if at is None:
@@ -244,10 +244,10 @@ def _values(decided: to.Decision) -> Iterator[str]:
 
 
 def _amounts(decided: to.Decision) -> set[str]:
-    """The names of values that were compared as amounts, and that a person reads as such.
+    """Return the names of operands that were compared as amounts, which people read in decimal.
 
-    They are larger or smaller than a decimal number, or than a named value. Of values that are all
-    multiples of a page, or next to one, a person reads the bits.
+    Amounts are greater or less than a decimal number or a named value. If all values are multiples
+    of a page, or next to one, people read them in hex.
     """
     plain, named, is_plain = set(), set(), False
     for operand in decided.operands:
