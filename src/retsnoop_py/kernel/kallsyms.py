@@ -268,8 +268,8 @@ class Kallsyms:
         """Return each of ``addresses`` as a kprobe event of tracefs names it: ``SYMBOL+OFFSET``.
 
         The symbol is the start of vmlinux, also for modules at higher addresses. Offsets cannot be
-        negative. So a lower address, as in modules on arm64, is relative to a preceding symbol of
-        its module whose name is unique in the module. None if no such symbol exists.
+        negative. A lower address, as in modules on arm64, is therefore relative to a preceding
+        symbol with a unique name in the same module. None if no such symbol exists.
         """
         return [self._probe_place(address) for address in addresses]
 

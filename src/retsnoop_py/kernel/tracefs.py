@@ -257,7 +257,7 @@ def _field(text: str, offset: str, size: str, signed: str | None) -> TraceField:
 
 
 class Tracepoints:
-    """The tracepoints of the kernel whose /sys is below ``root``."""
+    """The tracepoints of the kernel with /sys below ``root``."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root

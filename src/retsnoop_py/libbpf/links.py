@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Attach in ways that libbpf does not support, and test what the running kernel supports.
+"""Attach in ways that libbpf does not support, and test features of the running kernel.
 
 These are perf events in bulk, trampolines and tracing-multi links. Functions return a positive
 errno, or 0 on success: the kernel may reject single functions, and the reason is part of the
@@ -152,7 +152,7 @@ def close_in_child(fds: Sequence[int]) -> bool:
 
 
 class PerfProbes:
-    """Probes of one program: a perf event for each, and a link if cookies exist (5.15).
+    """A program's probes: a perf event for each, and a link if cookies exist (5.15).
 
     ``kind`` and ``config`` are those of ``struct perf_event_attr``.
     """
@@ -243,9 +243,9 @@ def attach_raw_tracepoint(prog_fd: int, name: str, cookie: int | None) -> int:
 class EventPair:
     """Two events of tracefs, for entries and returns, shared by many functions.
 
-    ``hooks``: simultaneous calls of one function whose returns can be probed. ``definitions``:
-    ``kprobe_events``, opened for appending. ``programs``: descriptors for entries and for returns.
-    ``returns_first``: the order of a function's probes.
+    ``hooks``: maximum number of simultaneous calls of a function with probed returns.
+    ``definitions``: ``kprobe_events``, opened for appending. ``programs``: descriptors for entries
+    and for returns. ``returns_first``: the order of a function's probes.
     """
 
     def __init__(

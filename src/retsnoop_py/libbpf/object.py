@@ -125,7 +125,7 @@ class FdLink:
 
 
 class VerifierLog:
-    """Memory for the verifier log of one program; must exist until the load ends."""
+    """Memory for a program's verifier log; must exist until the load ends."""
 
     def __init__(self, size: int) -> None:
         self.memory: CData = ffi.new("char[]", size)
@@ -336,7 +336,7 @@ class BpfMap:
         return Link(check_pointer(f"attach table {self.name}", link))
 
     def lookup(self, key: bytes) -> bytes:
-        """Return the value of one element."""
+        """Return an element's value."""
         value = ffi.new("char[]", self.value_size)
         check(f"look up {self.name}", lib.bpf_map_lookup_elem(self.fd, key, value))
         return bytes(ffi.buffer(value))

@@ -85,8 +85,8 @@ class Found(NamedTuple):
 class Writer:
     """Write sessions that are like a learned session.
 
-    ``clock`` is added to times, in ns. With ``by_process`` only sessions of one process are alike.
-    Records must have the layout of :func:`record_members`.
+    ``clock`` is added to times, in ns. With ``by_process``, sessions of different processes are
+    never alike. Records must have the layout of :func:`record_members`.
     """
 
     def __init__(self, *, by_process: bool, clock: int) -> None:

@@ -322,7 +322,7 @@ def _half(name: str, section: str, whole: str, line: str) -> Explanation:
 
 
 def explain_table(refused: str) -> Explanation:
-    """Explain a struct_ops map whose program ``refused`` does not load."""
+    """Explain a struct_ops map if its program ``refused`` does not load."""
     return Explanation(
         "struct-ops-program",
         "Object File: Table of functions",

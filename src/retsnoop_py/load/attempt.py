@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Load an object once, with selected programs and without the rejected maps.
 
-libbpf loads a file, so this module makes a copy in memory in which externs can be made weak. Each
-load selects its own maps and programs, and leaves nothing behind.
+libbpf loads a file, so this module makes a copy in memory. It can then make externs weak in the
+copy. Each load selects its own maps and programs, and leaves nothing in the kernel.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _RINGS, _PAGE = frozenset({27, 31}), 4096
 
 
 class Copy:
-    """An object in memory. Its strong externs can be made weak."""
+    """An object in memory; :meth:`weaken` makes its strong externs weak."""
 
     def __init__(self, path: Path, target: ObjectFile) -> None:
         self._data = bytearray(read_checked(path))
@@ -129,7 +129,7 @@ class Replaced:
 
 
 class Attempt(Value):
-    """The result of one load: libbpf's messages, verifier logs, attach errors.
+    """The result of a load: libbpf's messages, verifier logs, attach errors.
 
     ``maps``: the maps that the load was to create, in order. ``unloaded``: selected programs that
     libbpf skipped, because they belong to no struct_ops map of this load.

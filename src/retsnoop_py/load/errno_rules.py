@@ -239,7 +239,7 @@ _TOO_LARGE = (
     "Let loops do fewer rounds, or use bpf_loop() (5.17); unrolled conditions multiply the ways. The"
     " whole log ends with the numbers (%+v of cilium/ebpf, verb of tc).",
 )
-#: libbpf loads again with a log, so if there is no log, the verifier did not reject the program.
+#: libbpf loads again with a log. Without a log, the verifier did not reject the program.
 _OF_LIBBPF = re.compile(r"prog '[^']+': ")
 _TOO_LARGE_OR_NEWER = (
     "too-large",
@@ -264,7 +264,7 @@ _CUT = (
 
 
 def explain_errno(errno: str, label: str, line: str = "") -> Explanation:
-    """Explain a failure of ``label`` of which only the errno is known."""
+    """Explain a failure of ``label`` from its errno alone."""
     row = ERRNO_TEXTS.get(errno)
     if errno in ("EINVAL", "EACCES") and _BEGAN_A_LOG.search(line):
         row = _CUT

@@ -94,7 +94,7 @@ _FAILS = re.compile(
     r"|bailing out|giving up|gave up|aborting)\b",
     re.IGNORECASE,
 )
-#: Weaker words of failure. A line that says that the loader continues does not match.
+#: Weaker words of failure. Lines do not match if the loader continues.
 _COMPLAINS = re.compile(
     r"^(?!.*(?:\b(?:skip|ignor|default|optional)|fall\w* ?back|\bdebug\b)).*(?:\berr\b|unsupported"
     r"|not (?:be )?(?:found|supported|mounted|permitted|available|enabled)|missing"
@@ -161,7 +161,7 @@ _ENDED = re.compile(
 )
 
 
-#: HTML, and documentation or advice. Such lines describe possible failures, not actual failures.
+#: HTML, documentation and advice, which describe possible failures instead of actual ones.
 _PROSE = re.compile(
     r"<(?:!DOCTYPE|/?(?:html|head|body|p|li|ul|ol|h\d|div|t[dr]|footer|header|a|br)\b)[^>]*>"
     r"|(?:^|[.!] )[^\w(]*(?:If|When|Unless)\b[^:=]*,"
@@ -421,7 +421,7 @@ class _Reader:
             yield from self._tell(number, explanation, program, errno_in(line), None)
 
     def _is_kept(self, said: _Said, program: str) -> bool:
-        """Return True if the line is no failure yet, because the next lines decide."""
+        """Return True if the line is not a failure yet, because the next lines decide."""
         number, found, is_light, is_last = said
         line = found.words[0]
         if self._follows(number, found, program):

@@ -13,7 +13,7 @@ from retsnoop_py.load.line_finder import LineFinder
 
 __all__ = ["LOUD", "OF_BPF", "joined", "may_report_failure", "names_bpf"]
 
-#: A line without any of these reports no failure. Most lines contain none.
+#: A line that reports a failure contains at least one of the following. Most lines contain none.
 LOUD = LineFinder(
     r"fail|error|load program|\bno[tn]?\b|invalid|unable|can'?not|can't|couldn't|could not|requires"
     r"|missing|denied|\berr=|unsupported|disabled|too (?:low|large|small|big|many|long|old|new)"

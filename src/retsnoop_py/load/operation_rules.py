@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Explain the errno of a failed operation, whatever the loader's words.
+"""Explain the errno of a failed operation, for any words of the loader.
 
 Loaders use different words for the same failure. All messages have an operation (attach a kprobe,
 attach a program to an interface, write to a map) and an errno. ``loader_rules`` matches messages

@@ -31,7 +31,7 @@ from retsnoop_py.load.untold_rules import explain_end, explain_untold
 
 __all__ = ["explain_words", "is_understood"]
 
-#: Errno values with one meaning, whatever the operation.
+#: Errno values with the same meaning for every operation.
 _TELLING = ("EPERM", "ENOMEM", "ENOSYS", "EOPNOTSUPP")
 _NO_ACCESS = ("rights", RIGHTS_TITLE, EPERM_TEXT, EPERM_STEP)
 _NO_ACCESS_TO_LOAD = (
@@ -201,7 +201,7 @@ _NOUNS: tuple[tuple[str, Row], ...] = (
     (r"\b(?:programs?|progs?|maps?|sections?|SEC)\b", _NO_NAME),
     (r"\bfiles?\b|\bpath\b|director(?:y|ies)|\.b?p?f?\.?o\b", NO_FILE),
 )
-#: Nouns for which the explanation can say what is required.
+#: Nouns with a known requirement.
 _PLACES = tuple(row for row in _NOUNS if row[1] in (_NO_TRACEFS, _NO_BPFFS, NO_CGROUP, NO_COUNTER))
 #: The invalid thing, by the nearest noun.
 _FORMS: tuple[tuple[str, Row], ...] = (
