@@ -141,7 +141,7 @@ _MEANT_LIGHTLY = re.compile(r"(?<![\w/])(?:INFO|DEBUG|TRACE)(?![\w/])|level=(?:i
 _GOES_ON = re.compile(
     r"\bskipping\b|\bskipped\b|\bignoring\b|\bignored\b|\bfall(?:ing|s)? back\b"
     r"|\bwill (?:use|try|retry|continue)\b|\bretrying\b|\bcontinuing\b|\bnon-?fatal\b"
-    r"|\bassuming\b|failed to attach to cgroup: (?:-EBADF|Bad file descriptor)$"  # systemd asks so
+    r"|\bassuming\b|failed to attach to cgroup: (?:-EBADF|Bad file descriptor)$"  # systemd's probe
     r"|[Ff]ailed to bump RLIMIT_MEMLOCK"  # newer kernels use no RLIMIT_MEMLOCK for BPF
     r"|\btrying \S+ instead|\bgo(?:es|ing)? on without",
     re.IGNORECASE,
@@ -783,7 +783,7 @@ _KERNEL_SAID = re.compile(r"[Kk]ernel error message:")
 _FOLLOWING = 4
 
 
-#: Seconds of wall time for reading a log, and then for the conclusions.
+#: Seconds of CPU time for reading a log, and then for the conclusions.
 _MOST_SECONDS = 18.0
 _LAST_SECONDS = 4.0
 

@@ -104,7 +104,7 @@ class Explanation(Struct, omit_defaults=True, frozen=True):
 
 
 def about_line(id_: str, title: str, reason: str, suggestion: str, line: str = "") -> Explanation:
-    """Return an explanation of ``line``, which a loader wrote; empty if no line exists."""
+    """Return an explanation of a loader's ``line``; an empty ``line`` is omitted."""
     return Explanation(id_, title, reason, suggestion, (line.strip()[:500],) if line else ())
 
 
