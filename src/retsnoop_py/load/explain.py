@@ -490,7 +490,7 @@ class _Reader:
         """Return True if a loader's line only repeats a failure that is already reported."""
         told = self._told.ids
         if id_ == "xdp-dispatcher" and self._verified:
-            return "'xdp_pass'" in line  # libxdp's own test program; other programs have more lines
+            return "'xdp_pass'" in line  # libxdp's test; its own failure would have more lines
         if id_ == "rights" and _LOCKED_DOWN.search(line):
             return False  # the kernel's own message
         if id_ == "rights":
