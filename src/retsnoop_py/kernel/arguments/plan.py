@@ -199,9 +199,9 @@ class CapturePlan(Value):
         return tuple([len(capture.by_context) for capture in self.probes])
 
     def packed(self, btf: Btf, *, trampolines: bool) -> list[bytes]:
-        """``struct args_plan`` for each function, with ``trampolines`` then for each on these.
+        """Return ``struct args_plan`` for each function, then again for ``trampolines`` if set.
 
-        Those of injected probes come last. ``btf`` is that of the object that reads them.
+        The plans of injected probes come last. ``btf``: the BTF of the object that reads the plans.
         """
         pack = plan_packer(btf)
         plans = [pack(capture.by_registers) for capture in self.captures]

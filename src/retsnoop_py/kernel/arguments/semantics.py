@@ -126,7 +126,7 @@ class Semantics:
         return self._constants.get(name, {})
 
     def first_constant(self, enum: str) -> str | None:
-        """The first constant of the enum that has no name in BTF and goes by ``enum`` here."""
+        """Return the first constant of the unnamed BTF enum that is called ``enum`` here."""
         return self._anonymous.get(enum)
 
     def members(self, owner: str) -> tuple[tuple[str, str], ...]:

@@ -119,7 +119,7 @@ class Limits(Value):
 
 
 class Spec(NamedTuple):
-    """``struct arg_plan``: from ``slot`` follow ``hops``, read ``size`` bytes of the target."""
+    """``struct arg_plan``: from ``slot`` follow ``hops``, then read ``size`` target bytes."""
 
     slot: int
     words: int = 1

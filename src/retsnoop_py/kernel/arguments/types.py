@@ -94,7 +94,7 @@ class TypeTable:
         return known
 
     def tagged_by_argument(self, number: int) -> Located | None:
-        """What is known of type ``number`` that an argument of the call tells, if anything."""
+        """Return the rule by which a call's argument selects the variant of a type, or None."""
         kind = self.types[number]
         rules = self.semantics.rules(kind.name or kind.alias)
         return next((one for one in rules if one.rule.argument), None)
@@ -279,7 +279,7 @@ def _integer(btf: Btf, type_: Type, alias: str) -> DataType:
 
 
 def _gfp_flags(btf: Btf) -> tuple[tuple[str, int], ...]:
-    """Return the flags of gfp_t by value; empty before Linux 6.10, whose BTF lacks the flags."""
+    """Return the flags of gfp_t by value; empty before Linux 6.10, without flags in BTF."""
     found = anonymous_enum(btf, _GFP_FIRST)
     bits = {} if found is None else btf.enumerators(found)
     return tuple(
