@@ -25,8 +25,8 @@ UNKNOWN_RESULT = ResultType(ResultKind.UNKNOWN, 4, True, "")
 def result_for(name: str, result: ResultType | None) -> ResultType:
     """Return the documented result type of function ``name``; ``result``: BTF's type, or None.
 
-    The two differ for BPF helpers, because the kernel compiles all helpers to return u64, and for
-    functions that return an address or an error as unsigned long (IS_ERR_VALUE()).
+    The two differ for BPF helpers, because the kernel compiles all helpers to return u64. They also
+    differ for functions that return an address or an error as unsigned long (IS_ERR_VALUE()).
     """
     if result is None or is_plain_u64(result):
         if result is not None and gives_address(name):

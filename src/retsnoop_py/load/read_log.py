@@ -2,12 +2,12 @@
 """Read a verifier log from any source: the program's name, the last messages, the executed path.
 
 A verifier log reaches people through libbpf, bpftool, Go and Rust loaders, systemd, container
-engines and CI pages. Each of these adds colours, time stamps or names, or quotes the whole log as
-one string.
+engines and CI pages. These tools add colours, time stamps or names, or quote the whole log as one
+string.
 
 The verifier prints instructions in the order in which it follows them, and returns to a branch with
-``from A to B``. This module follows the instructions in the same order, to find where the value of
-a register came from, what changed it and what checked it last.
+``from A to B``. This module follows the instructions in the same order. It finds out where the
+value of a register came from, what changed it and what checked it last.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Every option, declared once: its spellings, the meaning of its words, the place of its value.
 
-These rows are used by the command line's parser, the help, the completion, the settings of a run,
-the changes of a replay and the keywords of the Python interface.
+These rows are used by the command line's parser, the help and the completion. They also define the
+settings of a run, the changes of a replay and the keywords of the Python interface.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 
 The reason is printed. The groups are
 
-* self: our own programs, and kernel code that runs for each event: tracing it traces itself
+* self: code that our own programs and the kernel run for each event: tracing it traces itself
 * lock: spin locks, RCU, preemption and migration markers: everywhere, and used by tracing
 * entry: the way into and out of the kernel, where RCU may not be watching
 * idle: the idle loop: tracing it has crashed kernels

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Everything that a reader of captured arguments needs; part of every recording.
 
-Types are numbered by their position in one table, so that a recording can be read on a machine with
-neither the kernel's BTF nor its architecture. All numbers are those of the traced machine, which is
-little endian with 64-bit pointers.
+Types are numbered by their position in one table. A recording can therefore be read on a machine
+with neither the kernel's BTF nor its architecture. All numbers are those of the traced machine,
+which is little endian with 64-bit pointers.
 """
 
 from __future__ import annotations
