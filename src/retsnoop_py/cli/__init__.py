@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a person types: one module per command, options declared once.
+"""The command line: one module per command, and options that are declared once.
 
-This is the first module that every way to start the program reads, so it refuses a Python that
-the others are not written for; its own syntax is that of any Python 3.
+Every way to start the program imports this module first. It rejects versions of Python that the
+other modules do not support, and its own syntax is valid in any Python 3.
 """
 
 import sys

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Bring a command line into one form.
+"""Rewrite a command line to one form.
 
-retsnoop's command line is GNU argp's: values that are optional but only glued (``-Sn``, ``-ss``),
-bundles (``-vS``), abbreviated long options (``--ent``). :func:`normalise` rewrites all of it to
-``--long`` and ``--long=value``, keeps everything behind ``--`` as it is, and is pure: it reads only
-the words it is given.
+retsnoop's command line uses GNU argp. It has optional values without a space (``-Sn``, ``-ss``),
+bundles (``-vS``) and abbreviated long options (``--ent``). :func:`normalise` rewrites these to
+``--long`` and ``--long=value``, and keeps the words after ``--`` unchanged. It is a pure function
+of its words.
 
-Of words that a trace has no use for it says what they probably were meant to be.
+For words that a trace cannot use, the error contains the likely intention.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from retsnoop_py.value import Value
 
 
 class Kind(Enum):
-    """What an option does with the text that follows it."""
+    """How an option takes a value."""
 
     FLAG = "flag"
     VALUE = "value"
-    #: Takes a value only where it is glued; ``Spec.implied`` stands for a missing one.
+    #: Takes a value only without a space; ``Spec.implied`` replaces a missing value.
     OPTIONAL = "optional"
 
 
 class Spec(Value):
-    """One option: names without dashes, and how it takes its value.
+    """An option: names without dashes, and how it takes its value.
 
-    ``dashed``: a separate value may start with ``-`` (``-x -EINVAL``, ``-n -bash``).
-    ``means``: an old spelling of these options, ``{}`` in their values stands for its own value.
+    ``dashed``: a separate value may start with ``-`` (``-x -EINVAL``, ``-n -bash``). ``means``: the
+    options that this old spelling stands for; ``{}`` in their values is replaced by its own value.
     ``is_renamed``: an old spelling that works, and adds a notice to the command line.
     """
 
@@ -48,12 +48,12 @@ class Spec(Value):
 
     @property
     def label(self) -> str:
-        """``-e/--entry``."""
+        """Return ``-e/--entry``."""
         return f"-{self.short}/--{self.long}" if self.short else f"--{self.long}"
 
 
 class Foreign(Value):
-    """An option people know, which this command does not have, and why."""
+    """A known option that this command does not have, and the reason."""
 
     long: str
     short: str | None
@@ -62,7 +62,7 @@ class Foreign(Value):
 
     @property
     def label(self) -> str:
-        """``-T/--trace``."""
+        """Return ``-T/--trace``."""
         return f"-{self.short}/--{self.long}" if self.short else f"--{self.long}"
 
 
@@ -70,10 +70,10 @@ SEE_HELP = "'retsnoop-py --help' lists the options"
 
 
 class Table:
-    """The options of one command, by their names.
+    """The options of a command, by name.
 
-    ``takes_words``: the command has positional words of its own. ``old`` are earlier spellings,
-    which are not abbreviated. ``see_help`` is the hint where none is nearer.
+    ``takes_words``: the command has positional words. ``old``: earlier spellings, which cannot be
+    abbreviated. ``see_help``: the general hint.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class Table:
                 self.short.setdefault(entry.short, entry)
 
     def find_long(self, name: str) -> Spec:
-        """The option ``--name`` means, which may be abbreviated.
+        """Return the option that ``--name`` means, which may be abbreviated.
 
-        Raises :class:`UsageError` if it means none, several, or one that is not to be had.
+        Raise :class:`UsageError` if the name is unknown, ambiguous or not available.
         """
         if name in self.long:
             return _have(self.long[name])
@@ -119,13 +119,13 @@ class Table:
         raise UsageError(f"unknown option --{name}", self._nearest(name) or self.see_help)
 
     def _nearest(self, name: str) -> str | None:
-        """The options that ``name`` resembles, in their present spelling."""
+        """Return a hint with options that ``name`` resembles, in their present spelling."""
         known = [*(spec.long for spec in self.specs), *self._renamed]
         near = [self._renamed.get(one, one) for one in near_names(name, known)]
         return did_you_mean([f"--{one}" for one in dict.fromkeys(near)])
 
     def find_short(self, letter: str, word: str) -> Spec:
-        """The option ``-letter``, met in ``word``. Raises :class:`UsageError`."""
+        """Return the option ``-letter``, which is part of ``word``. Raise :class:`UsageError`."""
         if letter in self.short:
             return _have(self.short[letter])
         where = f" in '{word}'" if word != f"-{letter}" else ""
@@ -133,7 +133,7 @@ class Table:
 
 
 class Word(Value):
-    """A positional word: its text, its place in argv, and the option right before it."""
+    """A positional word: its text, its place in argv, and the option directly before it."""
 
     text: str
     position: int
@@ -141,7 +141,7 @@ class Word(Value):
 
 
 class Normalised:
-    """A command line in its one form. ``command`` is None without ``--``."""
+    """A normalised command line. ``command`` is None without ``--``."""
 
     def __init__(self) -> None:
         self.options: list[tuple[str, str | None]] = []
@@ -152,39 +152,39 @@ class Normalised:
 
     @property
     def argv(self) -> list[str]:
-        """The whole line: options, then positional words, then ``--`` and the command."""
+        """Return the whole line: options, then positional words, then ``--`` and the command."""
         tail = [] if self.command is None else ["--", *self.command]
         return [*self.option_argv, *(word.text for word in self.words), *tail]
 
     @property
     def option_argv(self) -> list[str]:
-        """The options alone, as ``--long`` or ``--long=value``."""
+        """Return only the options, as ``--long`` or ``--long=value``."""
         return [f"--{name}" if v is None else f"--{name}={v}" for name, v in self.options]
 
     def has(self, name: str) -> bool:
-        """Whether the option ``--name`` was given."""
+        """Return True if the option ``--name`` was given."""
         return any(known == name for known, _ in self.options)
 
     def count(self, name: str) -> int:
-        """How often ``--name`` was given."""
+        """Return how often ``--name`` was given."""
         return sum(known == name for known, _ in self.options)
 
 
-#: The levels of the old ``-v LEVEL``, glued, as the number of ``-v`` they stand for.
+#: The levels of the old ``-v LEVEL`` without a space, as the number of ``-v``.
 _LEVELS: Mapping[str, int] = {"0": 0, "1": 1, "2": 2, "3": 3, "v": 2, "vv": 3}
 
 
 def normalise(argv: Sequence[str], table: Table) -> Normalised:
     """Rewrite ``argv`` (without the program's name) to one form.
 
-    ``normalise(x).argv`` is a fixed point. Raises :class:`UsageError` for an option that is
-    unknown, ambiguous, not to be had, or lacks its value.
+    ``normalise(x).argv`` is a fixed point. Raise :class:`UsageError` for an option that is unknown,
+    ambiguous, not available, or lacks its value.
     """
     return _Scanner(argv, table).run()
 
 
 class _Scanner:
-    """One pass over the words, left to right."""
+    """One pass over the words, from left to right."""
 
     def __init__(self, argv: Sequence[str], table: Table) -> None:
         self._argv = argv
@@ -199,7 +199,8 @@ class _Scanner:
         except UsageError as error:
             if self._table.takes_words or not self._out.words:
                 raise
-            # Not the option is wrong then: it is the option of a command without its dashes.
+            # The option is then not wrong: it is the option of a command without the dashes before
+            # it.
             import shlex
 
             start = self._out.words[0].position
@@ -220,7 +221,7 @@ class _Scanner:
             self._bundle(word)
         else:
             options = self._out.options
-            # What a word stands behind helps to say what went wrong.
+            # The option before a word helps to explain an error.
             before = options[-1] if options else None
             self._out.words.append(Word(word, self._next - 1, before))
 
@@ -243,7 +244,7 @@ class _Scanner:
             self._add(spec, self._following(spec, f"--{spec.long}"))
 
     def _bundle(self, word: str) -> None:
-        """``-vS``, ``-efoo``, ``-ss``: short options in one word."""
+        """Read short options in one word: ``-vS``, ``-efoo``, ``-ss``."""
         self._refuse_single_dash(word)
         rest = word[1:]
         while rest:
@@ -266,13 +267,13 @@ class _Scanner:
             return
 
     def _refuse_single_dash(self, word: str) -> None:
-        """``-entry foo`` would quietly be ``-e ntry``."""
+        """Raise UsageError for ``-entry foo``, which would mean ``-e ntry``."""
         name = word[1:].partition("=")[0]
         if len(name) > 2 and name in self._table.long:
             raise UsageError(f"unknown option {word}", f"long options have two dashes: --{name}")
 
     def _following(self, spec: Spec, spelling: str) -> str:
-        """The next word, as the value of ``spec``."""
+        """Return the next word, as the value of ``spec``."""
         word = self._argv[self._next] if self._next < len(self._argv) else "--"
         if word != "--" and (spec.dashed or not word.startswith("-") or word == "-"):
             self._next += 1
@@ -304,7 +305,7 @@ def _have(entry: Spec | Foreign) -> Spec:
     return entry
 
 
-#: The first words that are no options of a trace.
+#: First words that select another command than trace.
 SUB_COMMANDS = (
     *("why", "list", "functions", "doctor", "replay", "diff"),
     *("load", "explain", "vm", "help"),
@@ -323,7 +324,7 @@ def refuse_words(
     exists: Callable[[str], bool] = os.path.exists,
     is_command: Callable[[str], bool] = _is_command,
 ) -> None:
-    """Raise :class:`UsageError` if there are positional words, saying what to do instead."""
+    """Raise :class:`UsageError` with a hint if there are positional words."""
     if line.words:
         word = line.words[0]
         raise UsageError(f"unexpected word '{word.text}'", _hint(line, word, exists, is_command))
@@ -336,7 +337,8 @@ def _hint(
     is_command: Callable[[str], bool],
 ) -> str:
     option, value = word.after or ("", None)
-    # Files next to each other, in alphabetic order, behind -e: what a shell makes of a glob.
+    # Files after -e, next to each other in alphabetic order, come from a glob that the shell
+    # expanded.
     expanded = option in _GLOB_OPTIONS and value is not None and exists(value)
     if expanded and exists(word.text):
         return (

@@ -2,12 +2,12 @@
 """Completion: the candidates for TAB in bash, zsh and fish.
 
 File names, symbols of BPF objects and names from ``kernels.toml`` are candidates, and other people
-choose them. So no shell evaluates a candidate: each script reads plain lines and passes them to
-the shell's own completion, which quotes the inserted text. A candidate with a control character,
-such as a newline, is left out.
+choose them. So no shell evaluates a candidate: each script reads plain lines and passes them to the
+shell's own completion, which quotes the inserted text. A candidate with a control character, such
+as a newline, is omitted.
 
-The candidates come from the options' rows, without typer, whose import takes longer than all the
-rest. Only the options of ``vm`` are typer's.
+The candidates come from the options' rows instead of typer, because importing typer takes most of
+the time. Only the options of ``vm`` come from typer.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ else
     compdef _retsnoop_py_completion retsnoop-py
 fi
 """,
-    # the result decides whether fish offers files, and is kept until fish asks for it
+    # The result selects whether fish offers files; it is kept until fish reads it.
     "fish": """\
 function __retsnoop_py_find
     set -g __retsnoop_py_found (env _RETSNOOP_PY_COMPLETE=complete_fish \\
@@ -78,21 +78,21 @@ complete --command retsnoop-py --no-files --condition __retsnoop_py_find \\
     --arguments '(string join \\n -- $__retsnoop_py_found)'
 """,
 }
-#: A shell without completion that may have started retsnoop-py from one of the others.
+#: Shells without completion that may run between retsnoop-py and another shell.
 _OTHER_SHELLS = ("sh", "dash", "ksh", "csh", "tcsh", "pwsh", "xonsh", "elvish", "nu")
 #: A word that no shell changes, expands or splits.
 _PLAIN_WORD = re.compile(r"[\w./:-][\w@%+=:,./-]*", re.ASCII)
 
 
 class Candidate(Value):
-    """A word that may stand there, and what it does."""
+    """A possible word, and its help."""
 
     text: str
     help: str = ""
 
 
 def run() -> int:
-    """Answer the request in the environment; the exit status."""
+    """Answer the request in the environment; return the exit status."""
     action, _, shell = os.environ[_INSTRUCTION].partition("_")
     if shell not in _SCRIPTS:
         return 1
@@ -105,7 +105,7 @@ def run() -> int:
     asked = _of_vm(args, incomplete) if args[:1] == ["vm"] else candidates(args, incomplete)
     found = [Candidate(one.text[line.kept :], one.help) for one in asked if one.text.isprintable()]
     if os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
-        return 0 if found else 1  # a script that an older version installed
+        return 0 if found else 1  # for the script of an older version
     text = _form_for_typer(shell, found) if is_old else _form(shell, found, line.quote)
     if text:
         print(text)
@@ -113,7 +113,7 @@ def run() -> int:
 
 
 def candidates(args: Sequence[str], incomplete: str) -> Iterator[Candidate]:
-    """What ``incomplete`` may become behind the words ``args``; nothing leaves it to files."""
+    """Yield completions of ``incomplete`` after the words ``args``; if none, files are offered."""
     name = args[0] if args and args[0] in SUB_COMMANDS else "trace"
     rest = args[1:] if args[:1] == [name] else args
     if "--" in rest:
@@ -140,7 +140,7 @@ def _values(option: Option, begun: str, words: Sequence[str]) -> Sequence[str]:
 
 
 def _of_vm(args: Sequence[str], incomplete: str) -> Iterator[Candidate]:
-    """The kernels, which are asked for most; else the options and commands of typer's app."""
+    """Yield kernels, the most frequent request, or the options and commands of typer's app."""
     is_option = incomplete.startswith("-")
     if args[-1] in ("--on", "--kernel") or (args[1:2] == ["fetch"] and not is_option):
         from retsnoop_py.options.table import HOST, complete_kernels
@@ -175,8 +175,8 @@ def _of_vm(args: Sequence[str], incomplete: str) -> Iterator[Candidate]:
 
 
 def _about(name: str) -> str:
-    """The first sentence of a command's help."""
-    if name == "vm":  # typer's
+    """Return the first sentence of a command's help."""
+    if name == "vm":  # vm is a typer app
         return "Run commands on other kernels, in virtual machines."
     return command_of(name).text.strip().partition("\n")[0]
 
@@ -184,9 +184,9 @@ def _about(name: str) -> str:
 def _waiting(
     command: Command, args: Sequence[str], incomplete: str
 ) -> tuple[Option | None, str, str]:
-    """The option that ``incomplete`` is a value of, what is before that, what it begins with.
+    """Return the option for which ``incomplete`` is a value, the text before, and the begun value.
 
-    bash makes three words of ``--name=value``.
+    bash splits ``--name=value`` into three words.
     """
     if incomplete == "=" and args:
         return _long(command, args[-1]), "", ""
@@ -203,7 +203,7 @@ def _waiting(
 
 
 def _behind(command: Command, word: str) -> Option | None:
-    """The option that ``word`` ends with, if the next word is its value."""
+    """Return the option at the end of ``word`` if the next word is its value, or None."""
     if word.startswith("--"):
         option = _long(command, word)
     elif re.match(r"-[^-]", word):
@@ -240,10 +240,10 @@ def _options(command: Command, incomplete: str) -> Iterator[Candidate]:
 
 
 class _Line(Value):
-    """The words behind the program's name, up to the cursor.
+    """The words after the program's name, up to the cursor.
 
-    ``kept``: characters of the incomplete word that the shell does not replace. ``quote``: the
-    quote that is open at the cursor.
+    ``kept``: number of characters of the incomplete word that the shell does not replace.
+    ``quote``: the quote that is open at the cursor.
     """
 
     before: list[str]
@@ -253,13 +253,13 @@ class _Line(Value):
 
 
 def _typed(shell: str) -> _Line:
-    """What is typed: bash and zsh pass each word as an argument, with its quotes; fish the line."""
+    """Return the typed line: bash and zsh pass each word with its quotes, fish passes the line."""
     if shell == "fish":
         return _of_whole_line()
     if shell == "zsh":
         *before, incomplete = _without_quotes(sys.argv[1:]) or [""]
         return _Line(before, incomplete)
-    # the first one is the text that bash replaces: what is behind a colon or an open quote
+    # The first argument is the text that bash replaces: the text after a colon or an open quote.
     replaced, *words = sys.argv[1:]
     *before, incomplete = _rejoined(_without_quotes(words)) or [""]
     quote = _words(words[-1])[1] if words else ""
@@ -268,7 +268,7 @@ def _typed(shell: str) -> _Line:
 
 
 def _of_whole_line() -> _Line:
-    # with one character more, the last word is the one to complete, also where it is empty
+    # With an additional character, the last word is the word to complete even if it is empty.
     words, _ = _words(os.environ.get("_TYPER_COMPLETE_ARGS", "") + "x")
     return _Line(words[1:-1], words[-1][:-1] if len(words) > 1 else "")
 
@@ -278,7 +278,7 @@ def _without_quotes(words: Sequence[str]) -> list[str]:
 
 
 def _rejoined(words: Sequence[str]) -> list[str]:
-    """The words as they were typed: bash makes three of ``tp:sched``, and two of ``:kernel``."""
+    """Return the words as typed: bash splits ``tp:sched`` into three and ``:kernel`` into two."""
     found: list[str] = []
     is_open = False
     for word in words:
@@ -294,7 +294,7 @@ def _rejoined(words: Sequence[str]) -> list[str]:
 
 
 def _words(line: str) -> tuple[list[str], str]:
-    """The words of a line as a shell reads them, and the quote that is open at its end."""
+    """Return the words of a line as a shell reads them, and the quote that is open at its end."""
     words: list[str] = []
     quote, in_word = "", False
     letters = iter(line)
@@ -319,7 +319,7 @@ def _words(line: str) -> tuple[list[str], str]:
 
 
 def _form(shell: str, found: Sequence[Candidate], quote: str) -> str:
-    """A line for each candidate; behind a tab the help, or for zsh all that it shows.
+    """Return a line for each candidate; after a tab the help or, for zsh, the displayed text.
 
     zsh and fish quote the text that they insert, bash does not.
     """
@@ -333,31 +333,31 @@ def _form(shell: str, found: Sequence[Candidate], quote: str) -> str:
 
 
 def _for_bash(text: str, quote: str) -> str:
-    """``text`` as it stands for itself behind an open ``quote``, or behind none."""
+    """Return ``text`` quoted for bash, after an open ``quote`` or none."""
     if quote == "'":
         return text.replace("'", "'\\''")
     if quote:
-        # a backslash before ! stays there in double quotes
+        # In double quotes, bash keeps a backslash before !.
         return re.sub(r'([\\"$`])', r"\\\1", text).replace("!", '"\\!"')
     return re.sub(r"([^\w@%+=:,./-])", r"\\\1", text)
 
 
 def _typed_for_typer(shell: str) -> _Line:
-    """As :func:`_typed`, for typer's scripts, which older versions installed."""
+    """Return the result of :func:`_typed` for typer's scripts, which older versions installed."""
     if shell == "zsh":
         return _of_whole_line()
     words, _ = _words(os.environ.get("COMP_WORDS", ""))
     at = int(os.environ.get("COMP_CWORD", "0"))
     last = words[at] if at < len(words) else ""
     *before, incomplete = _rejoined([*words[1:at], last])
-    # bash replaces what is behind the last colon
+    # bash replaces the text after the last colon.
     return _Line(before, incomplete, len(incomplete) - len(incomplete.rpartition(":")[2]))
 
 
 def _form_for_typer(shell: str, found: Sequence[Candidate]) -> str:
-    """The answer for typer's scripts: zsh evaluates it, and bash expands it.
+    """Return the answer for typer's scripts, which zsh evaluates and bash expands.
 
-    So only words that mean themselves are in it.
+    It contains only words without special characters.
     """
     words = [one.text for one in found if _PLAIN_WORD.fullmatch(one.text)]
     if shell == "bash":
@@ -368,7 +368,7 @@ def _form_for_typer(shell: str, found: Sequence[Candidate]) -> str:
 # --- the scripts -----------------------------------------------------------------------------
 
 
-#: The files that an installation changes, by shell.
+#: The files that an installation changes, for each shell.
 _CHANGED = {
     "bash": "~/.bashrc and ~/.bash_completions/retsnoop-py.sh",
     "zsh": "~/.zshrc and ~/.zfunc/_retsnoop-py",
@@ -377,9 +377,9 @@ _CHANGED = {
 
 
 def hand_out(wanted: str, *, agreed: bool) -> int:
-    """Do what ``install-completion`` or ``show-completion`` says; ``agreed``: do not ask before.
+    """Run ``install-completion`` or ``show-completion``; ``agreed``: without a question.
 
-    Raises OutputError, and UsageError where nobody can be asked.
+    Raise OutputError, and UsageError if there is no terminal for the question.
     """
     shell = _shell()
     if wanted == "install-completion":
@@ -400,7 +400,7 @@ def hand_out(wanted: str, *, agreed: bool) -> int:
 
 
 def _check_home() -> None:
-    """Raise OutputError where root would leave files of its own in another user's home."""
+    """Raise OutputError if root would create its own files in another user's home."""
     for folder in (home(), Path(os.environ.get("XDG_CONFIG_HOME") or home())):
         if not is_own_place(folder):
             raise OutputError(
@@ -410,9 +410,9 @@ def _check_home() -> None:
 
 
 def _may_install(shell: str | None) -> bool:
-    """Ask whether to change the files of ``shell``."""
+    """Ask whether to change the files of ``shell``; return the answer."""
     if shell not in _CHANGED:
-        return True  # the error about this shell comes next
+        return True  # the error about this shell follows
     if not (sys.stdin and sys.stdin.isatty()):
         raise UsageError(
             f"--install-completion changes {_CHANGED[shell]}, and there is no terminal to ask on",
@@ -423,7 +423,7 @@ def _may_install(shell: str | None) -> bool:
 
 
 def _install(shell: str) -> None:
-    """Write the script, and the line that makes bash or zsh read it. Raises OutputError."""
+    """Write the script, and the line by which bash or zsh reads it. Raise OutputError."""
     try:
         base = Path.home()
     except RuntimeError:
@@ -459,7 +459,7 @@ def _quoted(text: str) -> str:
 
 
 def _shell() -> str | None:
-    """The nearest shell among the processes that started us; None: none, or no /proc."""
+    """Return the nearest shell among the ancestors of this process, or None."""
     process = os.getppid()
     while process > 1:
         try:

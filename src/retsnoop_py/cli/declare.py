@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a command is, and what a normalised command line says to it.
+"""A command, and the values of a normalised command line for it.
 
-Both are made of the rows of options: the values of a run, and the normaliser's table of a command,
-old spellings included.
+Both come from the rows of options: the values of a run, and the normaliser's table of a command
+with its old spellings.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from retsnoop_py.value import Value
 
 
 class Argument(Value):
-    """The words that belong to no option: any number of them, or exactly one.
+    """Words that belong to no option: any number of words, or exactly one.
 
-    ``complete``: the texts that start with one, for the shell.
+    ``complete``: returns completions for the shell.
     """
 
     metavar: str
@@ -29,14 +29,14 @@ class Argument(Value):
 
 
 class Command(Value):
-    """One command: its name, its options, and what its help says.
+    """A command: its name, its options and its help.
 
-    * ``request``: makes of the words of options, and of those that belong to none, what is to be
-      done; it raises UsageError or InputError
-    * ``synopsis``: stands behind the name in the help's first line
+    * ``request``: converts the words of options, and the other words, to a request; raises
+      UsageError or InputError
+    * ``synopsis``: follows the name in the help's first line
     * ``text``: the help before the options; paragraphs that begin with a backspace keep their lines
-    * ``usage``: all that ``--usage`` prints
-    * ``first``: the options of the short help, in its order
+    * ``usage``: the output of ``--usage``
+    * ``first``: the options of the short help, in order
     * ``old``: earlier spellings of its options
     """
 
@@ -51,13 +51,13 @@ class Command(Value):
     old: tuple[Spec, ...] = ()
 
     def call(self, line: Normalised) -> Any:
-        """What ``line`` asks for."""
+        """Return the request of ``line``."""
         words = [*(word.text for word in line.words), *(line.command or ())]
         return self.request(words_of(self.options, line), words)
 
 
 def command_of(name: str) -> Command:
-    """The command called ``name``, "trace" for the one without a name; all but vm, typer's own."""
+    """Return the command called ``name``, "trace" for no name; all but vm, which is a typer app."""
     from importlib import import_module
 
     command: Command = import_module(f"retsnoop_py.cli.{name}").COMMAND
@@ -65,7 +65,7 @@ def command_of(name: str) -> Command:
 
 
 def spec_of(option: Option) -> Spec:
-    """What the normaliser needs to know of an option."""
+    """Return the normaliser's description of an option."""
     how = Kind.VALUE if option.implied is None else Kind.OPTIONAL
     if option.takes in (Takes.FLAG, Takes.COUNT):
         how = Kind.FLAG
@@ -74,7 +74,7 @@ def spec_of(option: Option) -> Spec:
 
 
 def words_of(options: tuple[Option, ...], line: Normalised) -> Words:
-    """What ``line`` says of ``options``; the words behind ``--`` are the command."""
+    """Return the values of ``options`` in ``line``; the words after ``--`` are the command."""
     given: dict[str, list[str | None]] = {}
     for name, text in line.options:
         given.setdefault(name, []).append(text)
@@ -95,7 +95,7 @@ def words_of(options: tuple[Option, ...], line: Normalised) -> Words:
     return Words(said, tuple(line.command or ()))
 
 
-#: What earlier retsnoops called it, as old notes and blog posts still do.
+#: Spellings of earlier versions of retsnoop, which old notes and blog posts still use.
 OLD = (
     Spec("lbr", "R", Kind.OPTIONAL, implied="any_return"),
     Spec("lbr-max-count", None, Kind.VALUE, "N", means=(("config", "fmt.lbr-max-count={}"),)),
@@ -111,14 +111,14 @@ OLD = (
 
 
 def trace_table() -> Table:
-    """The option table of tracing."""
+    """Return the option table of tracing."""
     return Table(map(spec_of, options_of("trace")), old=OLD)
 
 
 def command_table(command: Command, *, is_replay: bool = False) -> Table:
-    """The option table of another command; words are left to it.
+    """Return the option table of another command, which handles words itself.
 
-    Options that only tracing has are refused, with the reason.
+    Options of tracing are rejected, with a reason.
     """
     own = [spec_of(option) for option in command.options]
     names = {spec.long for spec in own}

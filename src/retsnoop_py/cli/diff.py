@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from retsnoop_py.recording.overrides import ReplayOverrides
     from retsnoop_py.render.difference import Difference
 
-#: There is a difference: a result, no error. 1 is a bug of ours, 2 is diff(1)'s trouble.
+#: The exit status for a difference, which is not an error. 1 means a bug of retsnoop-py, 2 an error
+#: in diff(1).
 DIFFERENT = 3
 
 _TEXT = """
@@ -54,7 +55,7 @@ _USAGE = """Usage: retsnoop-py diff A.rsn B.rsn [-x ERROR]* [-X ERROR]* [-n NAME
 
 
 class DiffRequest(Value):
-    """Two recordings to compare, and how to tell what differs."""
+    """Two recordings to compare, and the output format."""
 
     a: Path
     b: Path
@@ -65,7 +66,7 @@ class DiffRequest(Value):
 
 
 def request(words: Words, files: list[str]) -> DiffRequest:
-    """What the command line asks for. Raises :class:`UsageError`."""
+    """Return the request of the command line. Raise :class:`UsageError`."""
     if len(files) != 2:
         raise UsageError(
             f"diff needs two recordings, not {len(files)}",
@@ -82,10 +83,10 @@ def request(words: Words, files: list[str]) -> DiffRequest:
 
 
 def run(asked: DiffRequest) -> int:
-    """Compare them; 0 for no difference, 3 for any.
+    """Compare the recordings; return 0 without a difference, else 3.
 
-    Raises InputError, UsageError and DataError, of a damaged one after what is before the damage
-    has been compared and shown.
+    Raise InputError, UsageError and DataError. For a damaged recording, the part before the damage
+    is compared and printed first.
     """
     from retsnoop_py.api.comparing import compare
     from retsnoop_py.recording.replay import memory_limit

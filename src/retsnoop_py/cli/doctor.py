@@ -37,7 +37,7 @@ _USAGE = """Usage: retsnoop-py doctor [-v] [--json] [-k VMLINUX]
 
 
 class DoctorRequest(Value):
-    """How to tell it."""
+    """The output format, and the image that the user named."""
 
     image: Path | None
     json: bool
@@ -45,7 +45,7 @@ class DoctorRequest(Value):
 
 
 def request(words: Words, rest: list[str]) -> DoctorRequest:
-    """What the command line asks for. Raises :class:`UsageError`."""
+    """Return the request of the command line. Raise :class:`UsageError`."""
     if rest:
         raise UsageError(
             f"unexpected word '{rest[0]}'", "doctor takes no words: it looks at it all"
@@ -55,7 +55,7 @@ def request(words: Words, rest: list[str]) -> DoctorRequest:
 
 
 def run(asked: DoctorRequest) -> int:
-    """Examine the machine and print the answers; the exit status a trace would end with."""
+    """Examine the machine, print the answers, and return the exit status of a trace."""
     from retsnoop_py.api.selecting import examine_host
     from retsnoop_py.diagnosis import report
     from retsnoop_py.render.palette import Palette

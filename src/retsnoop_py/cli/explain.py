@@ -62,12 +62,12 @@ _GITHUB = Option(
     panel=OUTPUT,
     commands=("explain",),
 )
-#: Bytes between two looks at whether to say how far it is.
+#: Number of bytes between two updates of the progress.
 _STEP = 1 << 20
 
 
 class ExplainRequest(Value):
-    """Which log to explain, and how; ``path`` is None for standard input."""
+    """The log to explain, and the output format; ``path`` is None for standard input."""
 
     path: Path | None
     target: Path | None
@@ -78,7 +78,7 @@ class ExplainRequest(Value):
 
 
 def request(words: Words, files: list[str]) -> ExplainRequest:
-    """What the command line asks for. Raises :class:`UsageError`."""
+    """Return the request of the command line. Raise :class:`UsageError`."""
     form, target = words.text("format"), words.text("object")
     if form not in (None, "text", "json"):
         raise UsageError(f"unknown --format '{form}'", "text or json")
@@ -97,8 +97,8 @@ def request(words: Words, files: list[str]) -> ExplainRequest:
 def run(asked: ExplainRequest) -> int:
     """Explain the log.
 
-    Raises InputError for a file that is not there, and DataError for a log without a failure or,
-    behind the failures that it explained, for one that was not read to its end.
+    Raise InputError for a missing file. Raise DataError for a log without a failure, or, after the
+    explained failures, for a log that was not read to its end.
     """
     from retsnoop_py.load.explain import explain_log
     from retsnoop_py.terminal import Bar
@@ -117,7 +117,7 @@ def run(asked: ExplainRequest) -> int:
 
 
 class _Counted:
-    """A stream whose reading is shown as progress."""
+    """A stream with a progress bar for reading."""
 
     def __init__(self, stream: BinaryIO, bar: Bar) -> None:
         self._stream = stream
@@ -125,7 +125,7 @@ class _Counted:
         self._done = self._told = 0
 
     def readline(self, size: int) -> bytes:
-        """At most ``size`` bytes of the next line."""
+        """Return at most ``size`` bytes of the next line."""
         line = self._stream.readline(size)
         self._done += len(line)
         if self._done - self._told > _STEP:
@@ -176,7 +176,7 @@ def _show(asked: ExplainRequest, found: Iterable[Explained]) -> int:
 
 
 def _print_github(failure: Explained, *, as_json: bool) -> None:
-    """An annotation and the explanation; beside JSON on standard error."""
+    """Print an annotation and the explanation; with JSON on standard error."""
     from retsnoop_py.render.github import explained_github_lines, github_json
 
     if as_json:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """``retsnoop-py functions GLOB...``."""
 
-# The options are the parameters, and those that only print are dealt with before.
+# The options are the parameters. Options that only print are handled earlier.
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ _USAGE = """Usage: retsnoop-py functions [GLOB...] [-c PRESET]* [-a GLOB]* [-d G
 
 
 class FunctionsRequest(Value):
-    """What to list, and how."""
+    """The functions to list, and the output format."""
 
     settings: Settings
     json: bool
 
     @property
     def verbose(self) -> int:
-        """How much to say."""
+        """Return the verbosity."""
         return self.settings.verbose
 
 
 def request(words: Words, globs: list[str]) -> FunctionsRequest:
-    """What the command line asks for. Raises :class:`UsageError` or :class:`InputError`."""
+    """Return the request of the command line. Raise :class:`UsageError` or :class:`InputError`."""
     if not (globs or words.has("entry") or words.has("case")):
         raise UsageError(
             "no functions to list",
@@ -70,7 +70,7 @@ def request(words: Words, globs: list[str]) -> FunctionsRequest:
 
 
 def run(asked: FunctionsRequest) -> int:
-    """Print the list. Raises what a trace would raise where nothing can be traced."""
+    """Print the list. Raise the errors of a trace if no function can be traced."""
     from retsnoop_py.api.selecting import list_functions
     from retsnoop_py.kernel.facts import KernelFacts
     from retsnoop_py.listing import Listing, left_out

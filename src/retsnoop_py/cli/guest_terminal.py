@@ -37,9 +37,9 @@ def run_on_terminal(
 ) -> int:
     """Run ``argv`` on a terminal in the guest; return its exit status.
 
-    Our terminal is in raw mode meanwhile, so Ctrl-C goes to the command. The old mode is always
-    restored. Raises KernelCrashed if the guest ends, or if Ctrl-] Ctrl-] ended it, VmTimeout after
-    ``timeout`` seconds.
+    The user's terminal is in raw mode during this time, so Ctrl-C goes to the command. The old mode
+    is always restored. Raise KernelCrashed if the guest ends, or if Ctrl-] Ctrl-] ended it,
+    VmTimeout after ``timeout`` seconds.
     """
     sizes = machine.share / "terminal"
 

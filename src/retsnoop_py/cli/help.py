@@ -17,7 +17,7 @@ from retsnoop_py.value import Value
 __all__ = ["COMMAND", "TOPICS", "Topic", "commands", "complete", "run", "topic_blocks"]
 
 _PACKAGE = Path(__file__).parents[1]
-#: Columns that lines are wrapped to at the most, and in a pipe.
+#: Maximum number of columns on a terminal, and number of columns in a pipe.
 _WIDEST = 100
 _PIPE = 80
 
@@ -37,7 +37,7 @@ _USAGE = """Usage: retsnoop-py help [TOPIC]
 
 
 class Topic(Value):
-    """A page: its name, what it is about, its file below docs/; ``sections`` of it, or all."""
+    """A page: its name, its subject, its file below docs/; ``sections``: only these, or all."""
 
     name: str
     about: str
@@ -70,13 +70,13 @@ TOPICS: tuple[Topic, ...] = (
 
 
 def commands() -> dict[str, Command]:
-    """The commands by their names, trace among them; vm is typer's own."""
+    """Return the commands by name, including trace; without vm, which is a typer app."""
     names = ("trace", *(name for name in SUB_COMMANDS if name not in ("vm", "help")))
     return {name: command_of(name) for name in (*names, "help")}
 
 
 def topic_blocks(topic: Topic) -> list[Block]:
-    """What the page of ``topic`` says."""
+    """Return the contents of the page of ``topic``."""
     blocks = parse(_page(topic.page))
     if not topic.sections:
         return blocks
@@ -89,7 +89,7 @@ def topic_blocks(topic: Topic) -> list[Block]:
 
 
 def _page(name: str) -> str:
-    """In an installed package beside the modules, in a checkout where pages are written."""
+    """Return a page: beside the modules in an installed package, in docs/ in a checkout."""
     try:
         return read(_PACKAGE / "docs" / name).decode()
     except FileNotFoundError:
@@ -97,7 +97,7 @@ def _page(name: str) -> str:
 
 
 def request(_: Words, topics: list[str]) -> str | None:
-    """The topic or command the command line asks for. Raises :class:`UsageError`."""
+    """Return the topic or command of the command line. Raise :class:`UsageError`."""
     if len(topics) > 1:
         raise UsageError(f"one topic at a time, not {len(topics)}", "retsnoop-py help TOPIC")
     known = [*(topic.name for topic in TOPICS), *SUB_COMMANDS]
@@ -111,7 +111,7 @@ def request(_: Words, topics: list[str]) -> str | None:
 
 
 def run(name: str | None) -> int:
-    """Print what is asked for."""
+    """Print the page, the help or the list of topics."""
     from retsnoop_py.terminal import has_colour, terminal_width
 
     topic = next((topic for topic in TOPICS if topic.name == name), None)
@@ -153,7 +153,7 @@ def _command_help(name: str) -> int:
 
 
 def complete(incomplete: str) -> list[str]:
-    """Topics and commands, for the shell."""
+    """Return topics and commands, for the shell."""
     known = dict.fromkeys([*(topic.name for topic in TOPICS), *SUB_COMMANDS])
     return [name for name in known if name.startswith(incomplete)]
 

@@ -39,7 +39,7 @@ _KINDS = ("functions", "tracepoints", "presets")
 
 
 class ListRequest(Value):
-    """What to list: ``kind`` is None for how many there are of each."""
+    """The kind of names to list; None: the number of names of each kind."""
 
     kind: str | None
     globs: tuple[str, ...]
@@ -48,7 +48,7 @@ class ListRequest(Value):
 
 
 class Item(Value):
-    """A thing with a name, and what -v tells of it, a line each; ``told`` is that for JSON."""
+    """A name with the lines for -v; ``told`` has the same facts for JSON."""
 
     name: str
     more: tuple[str, ...]
@@ -56,7 +56,7 @@ class Item(Value):
 
 
 def request(words: Words, rest: list[str]) -> ListRequest:
-    """What the command line asks for. Raises :class:`UsageError`."""
+    """Return the request of the command line. Raise :class:`UsageError`."""
     kind = rest[0] if rest else None
     if kind is not None and kind not in _KINDS:
         from retsnoop_py.text import did_you_mean, near_names
@@ -70,8 +70,7 @@ def request(words: Words, rest: list[str]) -> ListRequest:
 def run(asked: ListRequest) -> int:
     """Print the list.
 
-    Raises InputError where no name matches, and what the kernel's own lists raise that cannot be
-    read.
+    Raise InputError if no name matches, and errors of reading the kernel's lists.
     """
     from retsnoop_py.terminal import terminal_width
 
@@ -91,7 +90,7 @@ def run(asked: ListRequest) -> int:
     widest = max(len(one.name) for one in found) if asked.kind == "presets" else 0
     columns = terminal_width(sys.stdout)
     for one in found:
-        # programs split by the tab, a person reads a column
+        # Programs split lines at the tab, people read columns.
         gap = " " * (widest - len(one.name) + 2) if columns else "\t"
         rows = [f"{one.name}{gap}{one.told['about']}" if widest else one.name]
         if asked.verbose:
@@ -102,7 +101,7 @@ def run(asked: ListRequest) -> int:
 
 
 def _continued(row: str, indent: int, columns: int) -> str:
-    """``row`` in lines of so many ``columns``, all but the first indented; 0: as it is."""
+    """Return ``row`` wrapped to ``columns``, all lines but the first indented; 0: unchanged."""
     if len(row) <= columns or not columns:
         return row
     from textwrap import fill
@@ -114,7 +113,7 @@ def _continued(row: str, indent: int, columns: int) -> str:
 
 
 def _show_counts(asked: ListRequest) -> int:
-    """How many there are of each; what cannot be read is said, and the rest counted."""
+    """Print the number of names of each kind; for an unreadable kind, print the error."""
     from retsnoop_py.errors import RetsnoopError
     from retsnoop_py.text import counted
 
@@ -172,7 +171,7 @@ def _functions(globs: Sequence[str], *, verbose: bool) -> list[Item]:
 
 
 def _prototypes(names: Sequence[str]) -> dict[str, str]:
-    """Of those that BTF knows, by ``NAME`` or ``NAME[MODULE]``."""
+    """Return the prototypes of functions in BTF, by ``NAME`` or ``NAME[MODULE]``."""
     from retsnoop_py.kernel.facts import KernelFacts
 
     facts, found = KernelFacts(), {}
@@ -190,7 +189,7 @@ def _prototypes(names: Sequence[str]) -> dict[str, str]:
 
 
 def _tracepoint_names(globs: Sequence[str]) -> list[str]:
-    """Their names as CATEGORY:NAME."""
+    """Return the names as CATEGORY:NAME."""
     from retsnoop_py.kernel.tracefs import Tracepoints
 
     known = Tracepoints()
@@ -212,7 +211,7 @@ def _tracepoints(globs: Sequence[str], *, verbose: bool) -> list[Item]:
             try:
                 fields = list(parse_format(known.format_of(Tracepoint(category, name))))
             except UnavailableError:
-                continue  # its module was unloaded meanwhile
+                continue  # its module was unloaded
         rows = [
             {"name": one.name, "type": one.type + ("[]" if one.is_array else "")} for one in fields
         ]
@@ -250,7 +249,7 @@ _LISTS = {"functions": _functions, "tracepoints": _tracepoints, "presets": _pres
 
 
 def complete(incomplete: str) -> Iterator[str]:
-    """What can be listed, for the shell."""
+    """Yield the kinds of names, for the shell."""
     return (kind for kind in _KINDS if kind.startswith(incomplete))
 
 

@@ -59,34 +59,34 @@ _USAGE = """Usage: retsnoop-py load OBJECT... [--on KERNEL,...] [--try-attach] [
 
 'retsnoop-py load --help' explains all options."""
 
-#: Exit statuses beside those of errors.
+#: Exit statuses in addition to those of errors.
 REFUSED = 2
 UNEXPECTED = 3
 _GROWTH = 10.0
 
 
 def complete(incomplete: str) -> list[str]:
-    """Objects by their suffix, for the shell; without any it offers files."""
+    """Return objects by their suffix, for the shell; without any, it offers files."""
     from retsnoop_py.options.live import files_named
 
     return files_named(incomplete, ".o")
 
 
 def complete_program(incomplete: str, words: Sequence[str]) -> list[str]:
-    """Programs of the objects on the line, for the shell."""
+    """Return programs of the objects on the line, for the shell."""
     from retsnoop_py.options.live import object_symbols
 
     return [name for name in object_symbols(words) if name.startswith(incomplete)]
 
 
 def complete_map(incomplete: str, words: Sequence[str]) -> list[str]:
-    """Maps of the objects on the line, for the shell."""
+    """Return maps of the objects on the line, for the shell."""
     from retsnoop_py.options.live import object_symbols
 
     return [name for name in object_symbols(words, ".maps") if name.startswith(incomplete)]
 
 
-#: Of this command alone: those behind --on in the help, and those behind --timeout.
+#: Options of this command: after --on in the help, and after --timeout.
 _FIRST = (
     Option(
         ("--prog",),
@@ -219,7 +219,7 @@ _REST = tuple([one for one in _ROWS.values() if one not in _RUNNING and one.name
 
 
 class LoadRequest(Value):
-    """What to load where, and what to make of it."""
+    """The objects and kernels, and the use of the results."""
 
     loading: Loading
     json: bool
@@ -235,7 +235,7 @@ class LoadRequest(Value):
 
 
 def request(words: Words, objects: list[str]) -> LoadRequest:
-    """What the command line asks for. Raises :class:`UsageError` or :class:`InputError`."""
+    """Return the request of the command line. Raise :class:`UsageError` or :class:`InputError`."""
     from retsnoop_py.api.loading import Loading, object_path
 
     form, logs = words.text("format"), words.text("logs")
@@ -288,7 +288,7 @@ def _sharded(kernels: tuple[str, ...], shard: str | None) -> tuple[str, ...]:
 
 
 def run(asked: LoadRequest) -> int:
-    """Load everything, tell of it, and give the exit status."""
+    """Load all objects, print the results, and return the exit status."""
     from retsnoop_py.api.loading import in_order, load_again
 
     if asked.again is not None:
@@ -296,7 +296,7 @@ def run(asked: LoadRequest) -> int:
         return 0
     from retsnoop_py.load.outcome import read_baseline, read_expectations, reasons
 
-    # before all the work
+    # errors in these files are reported before the work starts
     if asked.loading.attach and asked.loading.here and not asked.yes:
         _confirm(asked.loading.objects)
     wanted = read_expectations(asked.expect) if asked.expect else None
@@ -310,7 +310,7 @@ def run(asked: LoadRequest) -> int:
 
 
 def _confirm(objects: Sequence[Path]) -> None:
-    """Ask on the terminal whether programs may run here. Raises PrivilegeError for no."""
+    """Ask on the terminal whether programs may run here. Raise PrivilegeError if not."""
     named = ", ".join(printable(path.name) for path in objects)
     hint = "--yes attaches without a question; --on KERNEL,... attaches in a virtual machine"
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
@@ -325,7 +325,7 @@ def _confirm(objects: Sequence[Path]) -> None:
 
 
 def _check_places(asked: LoadRequest) -> None:
-    """Find what cannot be written before it is known what is to be written there."""
+    """Raise OutputError for an unwritable file before the work starts."""
     for path in filter(None, (asked.junit, asked.logs)):
         folder = path if path is asked.logs and path.exists() else path.parent
         while path is asked.logs and not folder.exists():
@@ -336,7 +336,7 @@ def _check_places(asked: LoadRequest) -> None:
 
 
 def _told(asked: LoadRequest) -> Iterator[LoadResult]:
-    """The results, each of them printed as it comes with ``--format json``."""
+    """Yield the results; with ``--format json`` print each result at once."""
     from retsnoop_py.api.loading import load_results
     from retsnoop_py.cli.guest_signals import ended_by_signals
 

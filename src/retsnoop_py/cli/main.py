@@ -190,7 +190,7 @@ def _run_replay(request: Any) -> int:
 def _vm(words: list[str]) -> int:
     import signal
 
-    # it has to end guests behind the second one, too
+    # vm must also end guests after the second Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
     from typer.main import get_command
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Man pages, docs/reference.md and docs/json-schema.json, made of what they are about.
+"""Generate the man pages, docs/reference.md and docs/json-schema.json from the code.
 
-``python -m retsnoop_py.cli.manual man DIR`` writes the pages, ``reference`` in place of ``man DIR``
-prints the Markdown, ``json-schema`` the schema.
+``python -m retsnoop_py.cli.manual man DIR`` writes the man pages. ``reference`` instead of ``man
+DIR`` prints the Markdown, ``json-schema`` the schema.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _BRIEF = "\b\n"
 
 
 class Entry(Value):
-    """An option as a page shows it: ``-e, --entry GLOB``, under which heading, its help."""
+    """An option as shown on a page: ``-e, --entry GLOB``, its heading and its help."""
 
     label: str
     panel: str
@@ -44,7 +44,7 @@ class Entry(Value):
 
 
 def option_entries(command: Command) -> list[Entry]:
-    """The options of ``command`` that are not hidden, in the order of its help."""
+    """Return the options of ``command`` that are not hidden, in the order of its help."""
     found = []
     for option in command.options:
         if option.hidden:
@@ -60,7 +60,7 @@ def option_entries(command: Command) -> list[Entry]:
 
 
 def man_pages() -> dict[str, str]:
-    """Every page by its file's name: a command in section 1, a topic in section 7."""
+    """Return each page by file name: commands in section 1, topics in section 7."""
     pages = {}
     for name, command in commands().items():
         title = "retsnoop-py" if name == "trace" else f"retsnoop-py-{name}"
@@ -72,7 +72,7 @@ def man_pages() -> dict[str, str]:
 
 
 def command_page(title: str, command: Command) -> str:
-    """The page of ``command``."""
+    """Return the page of ``command``."""
     text = _paragraphs(command.text)
     lines = _head(title, 1, text[0].partition("\n")[0])
     lines += [".SH SYNOPSIS", f".B {command.name}", roff_code(command.synopsis)]
@@ -87,7 +87,7 @@ def command_page(title: str, command: Command) -> str:
 
 
 def topic_page(topic: Topic) -> str:
-    """The page of ``topic``."""
+    """Return the page of ``topic``."""
     title = f"retsnoop-py-{topic.name}"
     body = [block for block in topic_blocks(topic) if (block.kind, block.level) != ("heading", 1)]
     lines = _head(title, 7, topic.about)
@@ -114,7 +114,7 @@ def _vm_group() -> Any:
 
 
 def _vm_entries(command: Any) -> list[Entry]:
-    """The options of one of vm's commands, which are typer's."""
+    """Return the options of a command of vm, which come from typer."""
     found = []
     for param in command.params:
         if param.param_type_name == "option":
@@ -137,7 +137,7 @@ def _head(title: str, number: int, about: str) -> list[str]:
 
 
 def _see_also(title: str) -> list[str]:
-    """The other pages."""
+    """Return references to the other pages."""
     known = [name for name in commands() if name != "trace"]
     pages = ["retsnoop-py(1)", *(f"retsnoop-py-{name}(1)" for name in [*known, "vm"])]
     pages += [f"retsnoop-py-{topic.name}(7)" for topic in TOPICS]
@@ -155,7 +155,7 @@ def _page(lines: Iterable[str]) -> str:
 
 
 def _paragraphs(text: str) -> list[str]:
-    """The paragraphs of a help text; those that begin with a backspace keep their lines."""
+    """Return the paragraphs of a help text; a paragraph with a backspace keeps its lines."""
     import inspect
 
     return [part.strip("\n") for part in inspect.cleandoc(text).split("\n\n") if part.strip()]
@@ -185,7 +185,7 @@ def _options(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def reference() -> str:
-    """docs/reference.md."""
+    """Return the text of docs/reference.md."""
     return "\n".join(_reference()) + "\n"
 
 
@@ -221,7 +221,7 @@ def _reference() -> Iterator[str]:
 
 
 def _recording_file() -> Iterator[str]:
-    """The format as the code that writes it says it."""
+    """Yield the description of the format from the module that writes it."""
     import inspect
     import re
 
@@ -259,7 +259,7 @@ def _preset_rows() -> Iterator[str]:
 
 
 def error_classes() -> list[type[errors.RetsnoopError]]:
-    """Every error that a command can end with, those of vm too."""
+    """Return every error that a command can end with, including errors of vm."""
     from retsnoop_py.vm import errors as vm_errors
 
     found = {}
@@ -274,7 +274,7 @@ def error_classes() -> list[type[errors.RetsnoopError]]:
 
 
 def json_schema() -> str:
-    """``docs/json-schema.json``: what a line of ``--format json`` may be."""
+    """Return ``docs/json-schema.json``: the schema of a line of ``--format json``."""
     import msgspec
 
     from retsnoop_py.load.model import Explained, LoadResult
@@ -300,7 +300,7 @@ _PRINTED = {"reference": reference, "json-schema": json_schema}
 
 
 def main(argv: list[str]) -> int:
-    """Write what ``argv`` asks for: ``man DIR``, ``reference`` or ``json-schema``."""
+    """Write the output for ``argv``: ``man DIR``, ``reference`` or ``json-schema``."""
     if len(argv) == 1 and argv[0] in _PRINTED:
         print(_PRINTED[argv[0]](), end="")
         return 0

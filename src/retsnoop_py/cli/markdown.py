@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The Markdown of docs/, as far as it is used there, made plain text or roff.
+"""Convert the Markdown of docs/ to plain text or roff.
 
-Headings, paragraphs, lists, tables, blocks of code, and in a line code, links and emphasis.
+Supported: headings, paragraphs, lists, tables, code blocks, and inline code, links and emphasis.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FENCE = "```"
 _ITEM = re.compile(r"(?:[-*]|\d+\.) +(.*)")
 _RULE = re.compile(r"[|\s:-]+")
 _CELL = re.compile(r"(?<!\\)\|")
-#: Code, a link, bold, emphasis; all else stands for itself.
+#: Code, a link, bold, emphasis.
 _INLINE = re.compile(
     r"`(?P<code>[^`]+)`"
     r"|!?\[(?P<text>(?:`[^`]*`|[^\]`])*)\]\((?P<link>[^)]*)\)"
@@ -25,7 +25,7 @@ _INLINE = re.compile(
     r"|\*(?P<emphasis>[^*\s][^*]*)\*"
 )
 _BOLD = ("\x1b[1m", "\x1b[22m")
-#: The narrowest last column of a table; below, its rows are written one below the other.
+#: Minimum width of a table's last column; otherwise the cells of a row are below each other.
 _LEAST = 28
 _ROFF = {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~": r"\(ti"}
 
@@ -33,8 +33,8 @@ _ROFF = {"\\": r"\e", "-": r"\-", "'": r"\(aq", "`": r"\(ga", "^": r"\(ha", "~":
 class Block(Value):
     """A part of a page: ``heading``, ``paragraph``, ``item``, ``code`` or ``table``.
 
-    ``text`` is Markdown of a line without line ends, of code its lines; ``rows`` are the cells of a
-    table, the first row its titles; ``level`` is a heading's.
+    ``text`` is a line of Markdown without line ends, or the lines of code. ``rows`` are the cells
+    of a table; the first row has the titles. ``level`` is the level of a heading.
     """
 
     kind: str
@@ -44,7 +44,7 @@ class Block(Value):
 
 
 def parse(page: str) -> list[Block]:
-    """The blocks of ``page``."""
+    """Return the blocks of ``page``."""
     lines = page.splitlines()
     blocks: list[Block] = []
     while lines:
@@ -74,7 +74,7 @@ def parse(page: str) -> list[Block]:
 
 
 def _while(lines: list[str], wanted: Callable[[str], bool]) -> list[str]:
-    """Take those lines off the front that are ``wanted``."""
+    """Remove the first lines while ``wanted`` accepts them, and return them."""
     taken = []
     while lines and wanted(lines[0]):
         taken.append(lines.pop(0))
@@ -82,7 +82,7 @@ def _while(lines: list[str], wanted: Callable[[str], bool]) -> list[str]:
 
 
 def _goes_on(line: str) -> bool:
-    """Whether a line belongs to the paragraph or item before it."""
+    """Return True if a line belongs to the paragraph or item before it."""
     starts = line.startswith(("#", "|", _FENCE, "<!--"))
     return bool(line.strip()) and not starts and not _ITEM.fullmatch(line)
 
@@ -99,7 +99,7 @@ def _cells(lines: Iterable[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def section(blocks: Sequence[Block], title: str) -> list[Block]:
-    """The section under the heading ``title``, without it. Raises KeyError."""
+    """Return the section under the heading ``title``, without the heading. Raise KeyError."""
     for at, block in enumerate(blocks):
         if block.kind == "heading" and block.text == title:
             ends = (
@@ -112,7 +112,7 @@ def section(blocks: Sequence[Block], title: str) -> list[Block]:
 
 
 def _runs(text: str) -> Iterator[tuple[str, str]]:
-    """The parts of a line: how each is to look, ``code``, ``emphasis`` or nothing, and its text."""
+    """Yield the parts of a line: the style (``code``, ``emphasis`` or empty) and the text."""
     at = 0
     for found in _INLINE.finditer(text):
         yield "", text[at : found.start()]
@@ -134,10 +134,10 @@ def _runs(text: str) -> Iterator[tuple[str, str]]:
 
 
 def plain(blocks: Sequence[Block], width: int, *, bold: bool = False) -> list[str]:
-    """The lines of ``blocks``, at most ``width`` columns where words and code allow it.
+    """Return the lines of ``blocks``, at most ``width`` columns if words and code allow it.
 
-    ``bold``: headings and code are, by the escape sequences of a terminal. Otherwise code in a
-    sentence keeps its backquotes.
+    ``bold``: headings and code are bold, by escape sequences. Otherwise inline code keeps its
+    backquotes.
     """
     writer = _Plain(width, bold)
     lines: list[str] = []
@@ -151,7 +151,7 @@ def plain(blocks: Sequence[Block], width: int, *, bold: bool = False) -> list[st
 
 
 class _Plain:
-    """Writes blocks as text."""
+    """Write blocks as text."""
 
     def __init__(self, width: int, bold: bool) -> None:
         self._width = width
@@ -173,9 +173,9 @@ class _Plain:
         return f"{_BOLD[0]}{word}{_BOLD[1]}" if self._bold and style == "code" else word
 
     def _words(self, text: str) -> Iterator[tuple[str, int]]:
-        """The words of a line as they are written, and their columns.
+        """Yield the words of a line as printed, and their columns.
 
-        Without bold, code in a sentence keeps its backquotes: ``why`` is a word otherwise.
+        Without bold, inline code keeps its backquotes, because ``why`` is also an ordinary word.
         """
         from retsnoop_py.text import display_width
 
@@ -236,7 +236,7 @@ class _Plain:
         return lines
 
     def _stacked(self, rows: Sequence[tuple[str, ...]]) -> list[str]:
-        """A row's first cell, and the others below it with their titles."""
+        """Return the first cell of each row, with the other cells and their titles below it."""
         lines: list[str] = []
         titles = rows[0]
         for row in rows[1:]:
@@ -252,7 +252,7 @@ class _Plain:
 
 
 def roff(blocks: Sequence[Block]) -> list[str]:
-    """The lines of ``blocks`` for man(7)."""
+    """Return the lines of ``blocks`` for man(7)."""
     lines: list[str] = []
     for block in blocks:
         if block.kind == "heading":
@@ -282,7 +282,7 @@ def _roff_table(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:
 
 
 def roff_text(text: str) -> str:
-    """A line of Markdown for roff, code in bold."""
+    """Return a line of Markdown for roff, with code in bold."""
     written = ""
     for style, part in _runs(text):
         if style == "code":
@@ -295,7 +295,7 @@ def roff_text(text: str) -> str:
 
 
 def roff_code(line: str) -> str:
-    """A line of code for roff, as it is."""
+    """Return a line of code for roff, unchanged."""
     return _guarded(_escaped(line))
 
 
@@ -304,5 +304,5 @@ def _escaped(text: str) -> str:
 
 
 def _guarded(line: str) -> str:
-    """``line``, which no request is even if it starts like one."""
+    """Return ``line`` protected from being read as a roff request."""
     return rf"\&{line}" if line.startswith((".", "'")) else line

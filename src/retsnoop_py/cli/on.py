@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""``retsnoop-py --on KERNEL,... -- CMD``: the same run in a guest of each kernel, and a table."""
+"""``retsnoop-py --on KERNEL,... -- CMD``: run the same command in a guest of each kernel."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 _TITLES = ("kernel", "release", "failing sessions", "lost", "CMD", "verdict")
-#: Errors that are named in a cell; the rest is counted.
+#: Maximum number of errors that a cell names; other errors are counted.
 _MOST = 4
 
 
 def run_lines(results: Sequence[RunResult], palette: Palette) -> Iterator[str]:
-    """The table, and below each row that is not ``ok`` what is wrong."""
+    """Yield the lines of the table; below a row that is not ``ok``, the reasons."""
     rows = [tuple(map(printable, _cells(one))) for one in results]
     widths = [max(map(display_width, column)) for column in zip(_TITLES, *rows, strict=True)]
     yield paint(_joined(_TITLES, widths), palette.name)
@@ -68,25 +68,25 @@ def _joined(cells: Sequence[str], widths: Sequence[int], *, cut: bool = True) ->
     return line.rstrip() if cut else line
 
 
-#: Exit statuses: something failed somewhere; other failures were caught than should be.
+#: Exit statuses: a run failed; the failures differ from the expected ones.
 FAILED = 2
 UNEXPECTED = 3
-#: Options that are for this side.
+#: Options for the host.
 _OURS = frozenset({"on", "jobs", "timeout", "output", "summary"})
-#: Those that need the kernel which runs here, or a process of it.
+#: Options that need the running kernel or its processes.
 _NOT_THERE = ("pid", "no-pid", "user", "keep-env", "kernel")
 _OUT, _ERR = 1, 2
-#: Bytes of a guest's output that wait in memory for their turn.
+#: Maximum number of bytes of a guest's waiting output in memory.
 _IN_MEMORY = 1 << 20
-#: Bytes of a line of JSON from a guest. Longer lines are left out.
+#: Maximum length of a guest's line of JSON in bytes. Longer lines are skipped.
 _MAX_LINE = 64 << 20
 _SUMMARY, _RECORDING = "summary.json", "run.rsn"
-#: Lines of a console that tell why a kernel went down.
+#: Number of console lines that show why a kernel crashed.
 _CONSOLE = 12
 
 
 class OnRequest(Value):
-    """What to run on which kernels. ``words``: the command line of each guest's own run."""
+    """The run and its kernels. ``words``: the command line for retsnoop-py in each guest."""
 
     settings: Settings
     kernels: tuple[str, ...]
@@ -96,7 +96,7 @@ class OnRequest(Value):
 
 
 def request(line: Normalised, settings: Settings) -> OnRequest:
-    """What ``line`` asks for, which ``settings`` were made of. Raises :class:`UsageError`."""
+    """Return the request of ``line``, with its ``settings``. Raise :class:`UsageError`."""
     said: dict[str, list[str]] = {}
     for name, text in line.options:
         said.setdefault(name, []).append(text or "")
@@ -127,10 +127,10 @@ def request(line: Normalised, settings: Settings) -> OnRequest:
 
 
 def run(asked: OnRequest) -> int:
-    """Run it on each kernel, print what comes under the kernels' names and the table; the status.
+    """Run on each kernel; print the outputs, each with its kernel's name, and the table.
 
-    Raises InputError for an unknown kernel, UnavailableError without QEMU or where a kernel cannot
-    be fetched, OutputError where a recording cannot be written.
+    Return the exit status. Raise InputError for an unknown kernel, UnavailableError without QEMU or
+    if a kernel cannot be fetched, OutputError if a recording cannot be written.
     """
     from retsnoop_py.vm.machine import prepare
 
@@ -178,7 +178,7 @@ def _results(
 
 
 def _in_guest(asked: OnRequest, name: str, machine: Machine, outlet: _Outlet) -> RunResult:
-    """Run it there and fetch what it made, also of a guest that went down meanwhile."""
+    """Run the command in a guest and fetch its results, even if the guest crashes."""
     from msgspec.structs import replace
 
     from retsnoop_py.vm.errors import VmError
@@ -208,12 +208,12 @@ def _in_guest(asked: OnRequest, name: str, machine: Machine, outlet: _Outlet) ->
 
 
 def recording_path(path: Path, kernel: str) -> Path:
-    """Where the recording of ``kernel`` goes: ``bad.rsn`` becomes ``bad.5.10.rsn``."""
+    """Return the path for the recording of ``kernel``: ``bad.rsn`` becomes ``bad.5.10.rsn``."""
     return path.with_name(f"{path.stem}.{kernel.replace('/', '_')}{path.suffix}")
 
 
 def _open_shared(path: Path) -> BinaryIO | None:
-    """A file that a guest made, which may have put anything there; None for what is no file."""
+    """Open a file that a guest wrote, which may be anything; return None if not regular."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY)
     except OSError:
@@ -225,7 +225,7 @@ def _open_shared(path: Path) -> BinaryIO | None:
 
 
 def _fetch(source: Path, target: Path) -> bool:
-    """Copy a file out of the guest's folder; whether it is there. Raises OutputError."""
+    """Copy a file out of the guest's folder; return True if it exists. Raise OutputError."""
     file = _open_shared(source)
     if file is None:
         return False
@@ -235,7 +235,7 @@ def _fetch(source: Path, target: Path) -> bool:
 
 
 def _summary(path: Path, name: str, release: str, status: int) -> RunResult:
-    """What the run wrote of itself; without that it ended with an error, which it has told."""
+    """Return the summary that the run wrote; without it, the run ended with a printed error."""
     import msgspec
 
     file = _open_shared(path)
@@ -245,8 +245,8 @@ def _summary(path: Path, name: str, release: str, status: int) -> RunResult:
                 found = msgspec.json.decode(file.read(_IN_MEMORY), type=RunResult)
                 return msgspec.structs.replace(found, on=name, kernel=release, recording="")
             except msgspec.MsgspecError:
-                pass  # of a run that could not write it
-    if not status:  # it was a dry one
+                pass  # the run could not write its summary
+    if not status:  # a dry run
         return RunResult(VERSION, "ok", 0, on=name, kernel=release)
     return RunResult(
         VERSION,
@@ -259,7 +259,7 @@ def _summary(path: Path, name: str, release: str, status: int) -> RunResult:
 
 
 def _lost(name: str, release: str, error: RetsnoopError, outlet: _Outlet) -> RunResult:
-    """A guest that did not boot, went down or did not end; its console goes to who reads on."""
+    """Return the result of a guest that did not boot, crashed or hung; print its console."""
     from retsnoop_py.vm.errors import KernelCrashed, VmTimeout
 
     lines = [line for line in (error.hint or "").splitlines() if line.strip()][-_CONSOLE:]
@@ -280,14 +280,15 @@ def _lost(name: str, release: str, error: RetsnoopError, outlet: _Outlet) -> Run
     )
 
 
-# --- what comes of all ---------------------------------------------------------------------------
+# --- output and exit status ----------------------------------------------------------------------
 
 
 class _Outlet:
-    """Writes what guests write, one after the other in the order of ``names``.
+    """Write the guests' outputs one after another, in the order of ``names``.
 
-    That of the guest whose turn it is streams; that of others waits, in a file if it is long.
-    Each begins with the kernel's name. With ``is_json`` each line of standard output gets it.
+    The output of the current guest is written at once. Other outputs wait, in a file if they are
+    long. Each output begins with the kernel's name. With ``is_json``, each line of standard output
+    gets the name instead.
     """
 
     def __init__(self, names: Sequence[str], *, is_json: bool) -> None:
@@ -306,7 +307,7 @@ class _Outlet:
             file.close()
 
     def write(self, name: str, stream: int, data: bytes) -> None:
-        """Some output of the guest ``name``; from its own thread."""
+        """Write or store output of the guest ``name``; called from the guest's thread."""
         with self._lock:
             if self._names[:1] == [name]:
                 self._show(stream, data)
@@ -323,7 +324,7 @@ class _Outlet:
                 sizes.append((stream, len(data)))
 
     def end(self, name: str) -> None:
-        """Nothing more comes of the guest ``name``, whose turn it was; the next one's begins."""
+        """End the output of the guest ``name``, the current one, and begin the next."""
         with self._lock:
             assert self._names[:1] == [name]
             self._head()
@@ -343,7 +344,7 @@ class _Outlet:
             size -= len(data)
 
     def _head(self) -> None:
-        """The kernel's name, once, on each stream that does not go where the other one goes."""
+        """Print the kernel's name once, on each stream with a destination of its own."""
         if self._begun:
             return
         self._begun = True
@@ -364,17 +365,17 @@ class _Outlet:
         out.flush()
 
     def _named(self, data: bytes) -> bytes:
-        """Whole lines, each an object, with the kernel's name as their first field.
+        """Return whole lines, each an object with the kernel's name as its first field.
 
-        A line that is no object is left out, and so is another name that a guest put there.
+        Lines that are not objects are skipped, and a name from the guest is replaced.
         """
         *lines, self._line = (self._line + data).split(b"\n")
         if len(self._line) > _MAX_LINE:
-            self._line = b"-"  # the rest of it is no object then, and is left out, too
+            self._line = b"-"  # the rest of the line is then not an object, and is skipped
         return b"".join([_with_name(line, self._names[0]) for line in lines])
 
     def _end_line(self) -> None:
-        self._line = b""  # of a guest that went down in the middle of it
+        self._line = b""  # an incomplete line of a guest that crashed
 
 
 def _with_name(line: bytes, name: str) -> bytes:
@@ -405,7 +406,7 @@ def _print_json(result: RunResult) -> None:
 
 
 def _write_summary(path: Path | None, results: Sequence[RunResult]) -> None:
-    """An object a kernel and line."""
+    """Write the results, an object per line for each kernel."""
     import msgspec
 
     if path is None:

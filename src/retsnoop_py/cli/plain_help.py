@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The help of a command: panels on a terminal, plain text of the same groups anywhere else.
+"""Print the help of a command: panels on a terminal, plain text with the same groups elsewhere.
 
-The text is made of the options' rows, without typer, whose import takes longer than all the rest.
+The text comes from the options' rows instead of typer, because importing typer takes most of the
+time.
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ from retsnoop_py.options.table import PANELS, Option
 
 __all__ = ["help_text", "short_text", "show_help", "show_short_help"]
 
-#: Lines of the short help at the most: it fits a terminal of 24 with its prompt.
+#: Maximum number of lines of the short help, so that it fits a terminal of 24 lines with a prompt.
 _SHORT = 23
 _MOST_EXAMPLES = 3
 #: SGR parameters.
 _BORDER, _NAMES = "2", "1;36"
-#: Columns of help at the most, and at least.
+#: Maximum and minimum number of columns of the help.
 _WIDEST, _NARROWEST = 100, 50
 _IN_A_PIPE = 80
-#: Columns of an option's spellings beyond which its text begins in a line of its own.
+#: If an option's spellings are wider, its text begins on a separate line.
 _MOST_NAMES = 30
-#: Columns that this text has at least.
+#: Minimum number of columns of this text.
 _LEAST_TEXT = 10
 
 
 def show_help(command: Command) -> None:
-    """Print the help of ``command``: panels on a terminal, and plain text anywhere else."""
+    """Print the help of ``command``: panels on a terminal, plain text elsewhere."""
     is_terminal = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
     if is_terminal and sys.stdout.encoding.lower().startswith("utf"):
         print(panels(command, max(_columns(), _NARROWEST)))
@@ -39,12 +40,12 @@ def show_help(command: Command) -> None:
 
 
 def show_short_help(command: Command) -> None:
-    """Print the short help of ``command``: what it does, examples and its first options."""
+    """Print the short help of ``command``: its purpose, examples and its first options."""
     print(short_text(command, max(min(_columns(), _WIDEST) - 2, _NARROWEST)))
 
 
 def short_text(command: Command, width: int) -> str:
-    """The short help as plain text of so many columns: no more than a screen of 80 by 24."""
+    """Return the short help as plain text of ``width`` columns; it fits a screen of 80 by 24."""
     paragraphs = command.text.strip("\n").split("\n\n")
     about = " ".join(paragraphs[0].split("\n"))
     lines = [*_wrapped(f"Usage: {command.name} ", command.synopsis, width), ""]
@@ -61,7 +62,7 @@ def short_text(command: Command, width: int) -> str:
     last = f"'{command.name} --help' explains all {number} options."
     table = [f"  {names}{text}".rstrip() for names, text in _table(rows, width - 2)] if rows else []
     room = _SHORT - len(lines) - 3
-    # whole options, as many as there is room for
+    # as many whole options as fit
     while len(table) > room:
         rows.pop()
         table = [f"  {names}{text}".rstrip() for names, text in _table(rows, width - 2)]
@@ -69,7 +70,7 @@ def short_text(command: Command, width: int) -> str:
 
 
 def _columns() -> int:
-    """As shutil.get_terminal_size() has it; its import takes a tenth of the time of a start."""
+    """Return the columns, without shutil, whose import takes a tenth of the start-up time."""
     said = os.environ.get("COLUMNS", "")
     if said.isascii() and said.isdecimal() and int(said):
         return int(said)
@@ -80,7 +81,7 @@ def _columns() -> int:
 
 
 def help_text(command: Command, width: int) -> str:
-    """The help of ``command`` as plain text of so many columns, its options in groups."""
+    """Return the help of ``command`` as plain text of ``width`` columns, in groups."""
     lines = _prose(command, width)
     for title, rows in _groups(command).items():
         lines += ["", title if title.endswith("?") else f"{title}:"]
@@ -89,7 +90,7 @@ def help_text(command: Command, width: int) -> str:
 
 
 def panels(command: Command, width: int) -> str:
-    """The same for a terminal of so many columns: each group in a panel, spellings in colour."""
+    """Return the help for a terminal of ``width`` columns: panels, with colours."""
     lines = [*_prose(command, min(width, _WIDEST) - 2), ""]
     for title, rows in _groups(command).items():
         rule = "─" * (width - len(title) - 5)
@@ -103,7 +104,7 @@ def panels(command: Command, width: int) -> str:
 
 
 def _paint(text: str, code: str) -> str:
-    """In colour, unless that is not wanted."""
+    """Return ``text`` in colour, unless NO_COLOR is set."""
     return text if os.environ.get("NO_COLOR") else f"\x1b[{code}m{text}\x1b[0m"
 
 
@@ -111,14 +112,14 @@ def _prose(command: Command, width: int) -> list[str]:
     lines = _wrapped(f"Usage: {command.name} ", command.synopsis, width)
     for paragraph in command.text.strip("\n").split("\n\n"):
         first, *rest = paragraph.split("\n")
-        # a backspace keeps the lines of a paragraph as they are
+        # A paragraph with a backspace keeps its lines.
         kept = [row for line in rest for row in _kept(f"  {line}".rstrip(), width)]
         lines += ["", *(kept if first == "\b" else _wrapped("  ", " ".join([first, *rest]), width))]
     return lines
 
 
 def _kept(line: str, width: int) -> list[str]:
-    """A line of examples, whose comment goes below the command where both do not fit."""
+    """Return a line of examples; its comment goes below the command if both do not fit."""
     if len(line) <= width:
         return [line]
     from retsnoop_py.terminal import folded
@@ -127,7 +128,7 @@ def _kept(line: str, width: int) -> list[str]:
 
 
 def _groups(command: Command) -> dict[str, list[tuple[str, str]]]:
-    """Titles, and below each the spellings and the help of options."""
+    """Return for each title the spellings and the help of its options."""
     groups: dict[str, list[tuple[str, str]]] = {}
     words = command.argument
     if words is not None and not words.hidden and words.help:
@@ -145,7 +146,7 @@ def _groups(command: Command) -> dict[str, list[tuple[str, str]]]:
 
 
 def _table(rows: Sequence[tuple[str, str]], width: int) -> Iterator[tuple[str, str]]:
-    """Lines of so many columns: spellings, filled with blanks, and text."""
+    """Yield lines of ``width`` columns: spellings, padded with blanks, and text."""
     second = min(max(len(names) for names, _ in rows), _MOST_NAMES) + 2
     for names, text in rows:
         told = _wrapped("", text, max(width - second, _LEAST_TEXT))
@@ -157,7 +158,7 @@ def _table(rows: Sequence[tuple[str, str]], width: int) -> Iterator[tuple[str, s
 
 
 def _spelled(option: Option) -> str:
-    """How an option is written, the letter first; an optional text is glued to it."""
+    """Return the spellings of an option, the letter first, with its text."""
     names = ", ".join(sorted(option.spellings, key=lambda one: one.startswith("--")))
     gap = "" if not option.metavar or option.metavar.startswith("[=") else " "
     return f"{names}{gap}{option.metavar}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """``retsnoop-py replay FILE``."""
 
-# The options are the parameters, and those that only print are dealt with before.
+# The options are the parameters. Options that only print are handled earlier.
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _USAGE = """Usage: retsnoop-py replay FILE [-T] [-E] [-S[y|n]] [-x ERROR]* [-X E
 
 
 class ReplayRequest(Value):
-    """A recording to show and what to change about it."""
+    """A recording to print, and the changes."""
 
     path: Path
     overrides: ReplayOverrides
 
 
 def request(words: Words, files: list[str]) -> ReplayRequest:
-    """What the command line asks for. Raises :class:`UsageError` or :class:`InputError`."""
+    """Return the request of the command line. Raise :class:`UsageError` or :class:`InputError`."""
     if len(files) != 1:
         raise UsageError(
             f"replay needs one recording, not {len(files)}" if files else "no recording to replay",
@@ -54,10 +54,10 @@ def request(words: Words, files: list[str]) -> ReplayRequest:
 
 
 def show(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO) -> int:
-    """Write to ``out`` what the live run wrote, changed by ``overrides``; the exit status.
+    """Write the live run's output to ``out``, changed by ``overrides``; return the exit status.
 
-    ``err`` gets the live run's warnings and what was asked for but not captured. Raises
-    InputError and DataError; everything before has been written then.
+    ``err`` gets the live run's warnings, and notes about requested data that was not captured.
+    Raise InputError and DataError, after the readable part was written.
     """
     from retsnoop_py.cli.verdict import Judge
     from retsnoop_py.recording.replay import Replay, memory_limit
@@ -75,7 +75,7 @@ def show(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO) -> in
 
 
 def complete(incomplete: str) -> list[str]:
-    """Recordings by the suffix people give them, for the shell; without any it offers files."""
+    """Return recordings by their usual suffix, for the shell; without any, it offers files."""
     from retsnoop_py.options.live import files_named
 
     return files_named(incomplete, ".rsn")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a run tells people, on stderr: stdout holds the results and nothing else.
+"""Print the messages of a run on stderr; stdout has only the results.
 
-One that does not end well ends with one message, the next step and a documented status.
+A run that fails ends with one message, the next step and a documented status.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from retsnoop_py.errors import BpfError, Interrupted, OutputError, RetsnoopError
 from retsnoop_py.listener import Listener, Progress
 from retsnoop_py.text import printable_lines
 
-#: What a shell reports for a program that SIGPIPE killed.
+#: The exit status that a shell reports for a program killed by SIGPIPE.
 BROKEN_PIPE = 141
-#: Errors the message says all about; libbpf would take four lines.
+#: Errors that the message explains completely; libbpf's log would have four more lines.
 _KNOWN = frozenset({errno.EPERM, errno.EMFILE, errno.ENFILE})
 #: Lines of a verifier log shown without -v: its verdict is at the end.
 _LOG_LINES = 12
-#: What the runner of a GitHub job obeys: ``##[`` anywhere in a line.
+#: Commands for the runner of a GitHub job: ``##[`` anywhere in a line.
 _COMMAND = re.compile(r"^\s*::|##\[", re.MULTILINE)
 
 
 def prepare_streams() -> None:
-    """Make printing safe: whatever the locale can encode, and whether or not anybody listens."""
-    # A closed stream is None, and print(file=None) would write to the other one.
+    """Make printing safe for any locale, and for closed or unread streams."""
+    # A closed stream is None, and print(file=None) would write to stdout.
     if sys.stdout is None:
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115 - for as long as we run
     if sys.stderr is None:
@@ -41,12 +41,15 @@ def prepare_streams() -> None:
 
 
 def flush() -> None:
-    """Flush standard output while an error can still be told. Raises :class:`OSError`."""
+    """Flush standard output while errors can still be reported. Raise :class:`OSError`."""
     sys.stdout.flush()
 
 
 def interrupted() -> int:
-    """Ctrl-C where nobody expected it. What is still to be written is not, if nobody reads it."""
+    """Report Ctrl-C outside of a trace; return the exit status.
+
+    Output that waits is dropped if no process reads it.
+    """
     from retsnoop_py.terminal import takes_more
 
     if not takes_more(sys.stdout):
@@ -57,7 +60,7 @@ def interrupted() -> int:
 
 
 def failed(error: RetsnoopError, verbose: int) -> int:
-    """Tell ``error`` and give its exit status."""
+    """Report ``error`` and return its exit status."""
     _settle()
     if isinstance(error, BpfError) and error.log and (verbose or error.errno not in _KNOWN):
         _say(_shorten(error.log, verbose))
@@ -71,7 +74,7 @@ def failed(error: RetsnoopError, verbose: int) -> int:
 
 
 def output_failed(error: OSError) -> int:
-    """Tell of a standard output that takes no more; 0 if ``error`` is something else."""
+    """Report that standard output cannot be written; return 0 for another ``error``."""
     if isinstance(error, BrokenPipeError):
         _abandon_stdout()
         return BROKEN_PIPE
@@ -83,7 +86,7 @@ def output_failed(error: OSError) -> int:
 
 
 def unexpected(error: Exception, verbose: int) -> int:
-    """Tell of an error nobody foresaw, or that the extensions are not of this machine."""
+    """Report a bug, or extensions that were built for another machine."""
     if isinstance(error, ImportError) and (error.path or "").endswith(".abi3.so"):
         from retsnoop_py.libbpf import unloadable
 
@@ -115,9 +118,9 @@ def _traceback(error: Exception) -> str:
 
 
 def _harmless(text: str) -> str:
-    """``text`` without control characters, and none of its lines a command of a GitHub job.
+    """Return ``text`` without control characters and without commands of a GitHub job.
 
-    A name in a message, such as that of a file, may contain a line end and a command behind it.
+    A name in a message, such as a file name, may contain a line end and then a command.
     """
     shown = printable_lines(text)
     if os.environ.get("GITHUB_ACTIONS") and _COMMAND.search(shown):
@@ -131,12 +134,12 @@ def _say(text: str) -> None:
     try:
         print(_harmless(text), file=sys.stderr, flush=True)
     except OSError:
-        # Nobody is left to be told.
+        # No reader is left.
         pass
 
 
 def _settle() -> None:
-    """Bring what was printed before the error out, before the error and if that can be."""
+    """Write the output before the error, if possible."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -144,25 +147,25 @@ def _settle() -> None:
 
 
 def _abandon_stdout() -> None:
-    """Let Python's own flush at exit succeed: what is buffered has no reader any more."""
+    """Make Python's own flush at exit succeed: the buffered output has no reader."""
     with Path(os.devnull).open("w") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 class Console(Listener):
-    """Shows everything on standard error."""
+    """Print all messages on standard error."""
 
     def say(self, line: str) -> None:
-        """One line, at once; it may contain names of other people."""
+        """Print a line at once; it may contain names that other users chose."""
         print(_harmless(line), file=sys.stderr, flush=True)
 
     def warn(self, text: str) -> None:
-        """A warning."""
+        """Print a warning."""
         if text:
             self.say(f"WARNING: {text}")
 
     def say_aside(self, text: str) -> None:
-        """What cannot be written without waiting is left out."""
+        """Print as much as possible without waiting, and drop the rest."""
         from retsnoop_py.terminal import Aside
 
         Aside(sys.stderr).write(printable_lines(text))
@@ -170,7 +173,7 @@ class Console(Listener):
     def progress(
         self, what: str, unit: str = "functions", *, is_aside: bool = False
     ) -> AbstractContextManager[Progress]:
-        """A bar, or lines in a pipe; nothing in the first second."""
+        """Return a progress bar, or lines in a pipe; nothing is shown in the first second."""
         from retsnoop_py.terminal import Aside, Bar
 
         return Bar(what, unit, Aside(sys.stderr) if is_aside else sys.stderr)

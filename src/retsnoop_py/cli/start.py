@@ -74,11 +74,11 @@ def _say_version() -> bool:
 
 
 def _take_sigint() -> None:
-    """Let SIGINT end us, after what a command is to inherit has been remembered.
+    """Let SIGINT end this process, after recording the signals that a command inherits.
 
-    Also where it was ignored when we were started. A shell does that to whatever a script starts in
-    the background, since Ctrl-C is for what is in the foreground; `kill -INT` is how the script
-    ends us all the same.
+    This also applies if SIGINT was ignored at the start. A shell does that for the background
+    processes of a script, because Ctrl-C is for the foreground. The script can then still use `kill
+    -INT`.
     """
     import signal
 

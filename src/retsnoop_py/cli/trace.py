@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The command without a name: trace."""
 
-# The options are the parameters, and those that only print are dealt with before.
+# The options are the parameters. Options that only print are handled earlier.
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ Other commands, each with its own --help:
   retsnoop-py help TOPIC                   globs, sessions, filters, ...
 """
 
-#: What a bare call prints.
+#: The output of a call without words.
 WELCOME = """retsnoop-py finds out why the Linux kernel returned an error.
 
   sudo retsnoop-py why -- CMD               explain why CMD fails
@@ -105,14 +105,14 @@ Usage: retsnoop-py [-v] [-c PRESET]* [-e GLOB]* [-a GLOB]* [-d GLOB]* [-o FILE] 
 
 
 def request(words: Words, _: list[str]) -> Settings:
-    """What the command line asks for. Raises :class:`UsageError` or :class:`InputError`."""
+    """Return the request of the command line. Raise :class:`UsageError` or :class:`InputError`."""
     return trace_settings(words)
 
 
 def run(settings: Settings) -> int:
-    """Trace and print until it is over; the exit status. Raises what a live run raises.
+    """Trace and print until the end; return the exit status.
 
-    OutputError too if the summary cannot be written.
+    Raise the errors of a live run, and OutputError if the summary cannot be written.
     """
     from retsnoop_py.capture.rights import return_large_memory
     from retsnoop_py.capture.run import run as live_run
@@ -157,7 +157,7 @@ def _dry_run(settings: Settings) -> int:
 
 
 def _would_attach(settings: Settings, target: Target) -> Iterator[str]:
-    """What would be attached, a line each."""
+    """Yield a line for each attachment that a real run would make."""
     from retsnoop_py.mechanism import LADDER, Mechanism
 
     for number, probe in enumerate(target.probes, 1):

@@ -119,7 +119,7 @@ List the known kernels, and the version of each in the cache.""",
 
 
 def short_help(words: Sequence[str]) -> str | None:
-    """The text for ``-h``, if it is among the options of ``words``; None otherwise."""
+    """Return the text for ``-h`` if it is among the options of ``words``, or None."""
     name = words[0] if words and words[0] in _SHORT else ""
     for word in words[1 if name else 0 :]:
         if word == "-h":
@@ -135,7 +135,7 @@ def _kernel_names(incomplete: str) -> list[str]:
 
     try:
         return [name for name in all_known() if name.startswith(incomplete)]
-    except RetsnoopError:  # the command itself will tell
+    except RetsnoopError:  # the command itself will report the error
         return []
 
 
@@ -241,7 +241,7 @@ def run(  # noqa: PLR0913 - one parameter per option
     debug_info: DebugInfo = False,
     verbose: Verbose = False,
 ) -> int:
-    """Boot a kernel and run CMD in it; gives CMD's exit status."""
+    """Boot a kernel and run CMD in it; return CMD's exit status."""
     if old_kernel is not None:
         print("NOTE: --kernel is now --on; the old spelling still works", file=sys.stderr)
         kernel = old_kernel
@@ -276,7 +276,7 @@ def shell(  # noqa: PLR0913 - one parameter per option
     debug_info: DebugInfo = False,
     verbose: Verbose = False,
 ) -> int:
-    """Boot a kernel and open a shell in it; gives the shell's exit status."""
+    """Boot a kernel and open a shell in it; return the shell's exit status."""
     if not is_terminal():
         raise UsageError(
             "vm shell needs a terminal for input and output",
@@ -288,7 +288,7 @@ def shell(  # noqa: PLR0913 - one parameter per option
 
 
 class _Guest(Value):
-    """The guest that a command line asks for."""
+    """The guest of a command line."""
 
     kernel: str
     arch: str | None
@@ -379,14 +379,14 @@ def list_kernels() -> int:
     return 0
 
 
-#: Columns below which what a kernel is is left out of the table.
+#: Minimum number of columns for the descriptions of kernels; narrower tables omit them.
 _LEAST_ABOUT = 16
 
 
 def _table(rows: list[tuple[str, ...]], width: int) -> list[str]:
-    """``rows`` below their titles: drawn on a terminal of ``width``, in plain columns in a pipe.
+    """Return ``rows`` below their titles: drawn on a terminal of ``width``, plain in a pipe.
 
-    Names of kernels and releases are there to be copied, and so never cut.
+    Names of kernels and releases are never cut, because people copy them.
     """
     from retsnoop_py import terminal
 
@@ -414,7 +414,7 @@ def _table(rows: list[tuple[str, ...]], width: int) -> list[str]:
 
 
 def parse_memory(text: str) -> int:
-    """MiB for ``2G``, ``1500M`` or plain MiB. Raises UsageError."""
+    """Return MiB for ``2G``, ``1500M`` or plain MiB. Raise UsageError."""
     found = re.fullmatch(r"(\d+)([MmGg]?)(?:i?[Bb])?", text)
     if not found:
         raise UsageError(f"--memory {text}: not a size", "give it like 2G or 1500M")
@@ -425,7 +425,7 @@ def parse_memory(text: str) -> int:
 
 
 def _choose(kernel: str, arch: str | None, modules: Path | None, debug_info: bool) -> str | Kernel:
-    """The kernel asked for: a known name, or an image with its modules."""
+    """Return the requested kernel: a known name, or an image with its modules."""
     from retsnoop_py.vm.kernels import from_path, is_name, known, of_architecture
 
     if is_name(kernel):
@@ -444,12 +444,12 @@ def _choose(kernel: str, arch: str | None, modules: Path | None, debug_info: boo
 
 
 def _attend(machine: Machine, argv: list[str], timeout: float | None) -> int:
-    """Run ``argv``, pass its output, input and signals on; gives its exit status."""
+    """Run ``argv`` with its output, input and signals forwarded; return its exit status."""
     from retsnoop_py.vm.machine import BASE_ENV
 
     passed = ("TERM", "COLUMNS", "LINES", "NO_COLOR", "LANG", "LC_ALL", "TZ")
     env = {name: os.environ[name] for name in passed if name in os.environ}
-    # so that `retsnoop-py` is found in the guest where it is not installed for everybody
+    # so that the guest finds `retsnoop-py` even if it is not installed for all users
     env["PATH"] = f"{BASE_ENV['PATH']}:{Path(sys.argv[0]).resolve().parent}"
     if is_terminal():
         return run_on_terminal(machine, argv, env, timeout)
@@ -468,10 +468,10 @@ def _write(stream: int, data: bytes) -> None:
 
 
 def _feed(machine: Machine) -> None:
-    """Pass our input on until it ends, then end the command's."""
+    """Forward standard input until its end, then end the command's input."""
     import socket
 
-    with contextlib.suppress(OSError):  # the guest is gone
+    with contextlib.suppress(OSError):  # the guest has ended
         while data := os.read(0, 65536):
             machine.stdin.sendall(data)
         machine.stdin.shutdown(socket.SHUT_WR)
@@ -479,7 +479,7 @@ def _feed(machine: Machine) -> None:
 
 @contextlib.contextmanager
 def _signals_passed_to(command: Command) -> Iterator[None]:
-    """Give signals to ``command`` instead of acting on them; a third Ctrl-C ends the VM."""
+    """Forward signals to ``command`` instead of handling them; a third Ctrl-C ends the VM."""
     interrupts = 0
 
     def pass_on(number: int, _frame: FrameType | None) -> None:

@@ -68,7 +68,7 @@ _USAGE = """Usage: retsnoop-py why [--call NAME] [--errno NAME] [--reruns N] -- 
 
 
 class WhyRequest(Value):
-    """What to explain, and how to tell it."""
+    """The failure to explain, and the output format."""
 
     what: Asked
     recording: Path | None
@@ -77,7 +77,7 @@ class WhyRequest(Value):
 
 
 def request(words: Words, rest: list[str]) -> WhyRequest:
-    """What the command line asks for. Raises :class:`UsageError`."""
+    """Return the request of the command line. Raise :class:`UsageError`."""
     processes = pids("-p", words.texts("pid"))
     command = tuple(words.command)
     files = rest[: len(rest) - len(command)]
@@ -118,7 +118,7 @@ def request(words: Words, rest: list[str]) -> WhyRequest:
 
 
 def _form(value: str | None) -> str:
-    """``--format``. Raises :class:`UsageError`."""
+    """Return the value of ``--format``. Raise :class:`UsageError`."""
     form = value or "text"
     if form not in _FORMS:
         known = f"{', '.join(_FORMS[:-1])} and {_FORMS[-1]}"
@@ -127,7 +127,7 @@ def _form(value: str | None) -> str:
 
 
 def run(asked: WhyRequest) -> int:
-    """Find out and print it; the exit status of CMD. Raises what a live run raises."""
+    """Explain the failure, print it, and return CMD's exit status. Raise a live run's errors."""
     found = _answer(asked)
     if asked.form == "json":
         import msgspec

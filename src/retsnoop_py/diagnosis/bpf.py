@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What BPF can do here, as found by trying, and the attach mechanisms."""
+"""Check what BPF supports here, by testing, and the attach mechanisms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ALLOW_EVENTS = "run as root, or `sysctl kernel.perf_event_paranoid=2`"
 
 
 def bpf(host: Host) -> list[Check]:
-    """Loading programs, and what they may use."""
+    """Check loading of programs, and the features that programs use."""
     tried = host.tried
     return [
         _loads(host),
@@ -69,7 +69,7 @@ def _loads(host: Host) -> Check:
         ends_with = PrivilegeError.exit_status
     elif error:
         answer, detail = Answer.NO, f"the kernel rejects every program (-{errno_name(error)})"
-        # EINVAL: programs of other types may be loaded
+        # EINVAL: the kernel may load programs of other types.
         lacking = "CONFIG_BPF_EVENTS" if error == errno.EINVAL else "CONFIG_BPF_SYSCALL"
         next_step = host.facts.too_old or f"use a kernel with {lacking}"
         ends_with = UnavailableError.exit_status
@@ -85,9 +85,9 @@ def _loads(host: Host) -> Check:
 
 
 def _jit(host: Host) -> Check:
-    """Whether programs are compiled: by the switch, and by calling a kernel function.
+    """Check the JIT: by the sysctl, and by calling a kernel function.
 
-    The switch is only in the first network namespace.
+    Only the initial network namespace has the sysctl.
     """
     answer, detail, next_step, loses = Answer.YES, "", "", ""
     if JIT.is_off(host.root) or host.tried.kfuncs is False:
@@ -115,7 +115,7 @@ def _feature(
     if has:
         answer, detail, loses = Answer.YES, "", ""
     elif has is None or not may_load(host):
-        # To one who may not ask, the kernel says no to everything.
+        # Without privileges the kernel rejects every test.
         answer, loses = Answer.UNKNOWN, ""
         detail = "cannot be tried, because no BPF program can be loaded"
         if not may_load(host):
@@ -132,7 +132,7 @@ def _feature(
 
 
 def mechanisms(host: Host) -> list[Check]:
-    """A check for each mechanism there is, ``mechanism.NAME``, best first."""
+    """Return a check for each mechanism, ``mechanism.NAME``, best first."""
     return list(_mechanisms(host))
 
 
@@ -172,11 +172,11 @@ def _verdict(host: Host, mechanism: Mechanism) -> tuple[Answer, str, str]:
 
 
 def _event_error(host: Host, mechanism: Mechanism) -> int | None:
-    """The errno of the perf events that ``mechanism`` takes, 0 for none; None: not tried."""
+    """Return the errno of the perf events of ``mechanism``, 0 if it works; None: not tried."""
     if mechanism is Mechanism.KPROBE:
         return host.tried.kprobe_error
     if mechanism is Mechanism.KPROBE_EVENTS:
-        # It opens what tracefs has made: only the right to open any event counts.
+        # kprobe_events opens events that tracefs made: only permission to open any event counts.
         tried = (host.tried.kprobe_error, host.tried.branch_error)
         return next((error for error in tried if error in _DENIED), 0)
     return 0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""All questions, and what the answers come to: whether a trace works, by what, without what.
+"""Run all checks, and conclude whether a trace works, by which mechanism, without which features.
 
-What only trying shows is tried as a trace tries it; nothing stays in the kernel.
+Some facts need a test. A test uses the kernel like a trace, and leaves nothing in the kernel.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _GET = "install the kernel's debug package, set DEBUGINFOD_URLS, or use -k VMLIN
 
 
 def sources(host: Host) -> list[Check]:
-    """The image and the servers."""
+    """Check the image with DWARF and the debuginfod servers."""
     servers = Debuginfod(host.environ)
     image = _image(host, servers) if host.image is None else _named(host, host.image)
     return [image, _debuginfod(servers)]
 
 
 def _named(host: Host, image: Path) -> Check:
-    """The user's own, which a trace takes or ends with."""
+    """Check the image that the user named, which a trace uses or rejects."""
     detail, next_step, ends_with = str(image), "", 0
     try:
         find_image(host.facts, image, root=host.root)
@@ -60,7 +60,7 @@ def _named(host: Host, image: Path) -> Check:
 
 
 def _image(host: Host, servers: Debuginfod) -> Check:
-    # Without servers: a run would fetch hundreds of megabytes from them, this must not.
+    # Without servers: a real search would download hundreds of megabytes.
     search = find_image(host.facts, root=host.root, debuginfod=Debuginfod({}))
     path, tried = search.path, search.tried
     if path is None and servers.servers and host.facts.build_id:
@@ -83,7 +83,7 @@ def _image(host: Host, servers: Debuginfod) -> Check:
 
 
 def _cached(host: Host, servers: Debuginfod) -> ImageSearch:
-    """What an earlier run has fetched; an empty file is a server's no."""
+    """Return the file from an earlier download; an empty file means that no server had it."""
     file = servers.cache / str(host.facts.build_id) / "debuginfo"
     try:
         if not file.stat().st_size:
@@ -108,10 +108,10 @@ def _debuginfod(servers: Debuginfod) -> Check:
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
-    """What all answers come to.
+    """The conclusion from all checks.
 
-    ``mechanisms`` are those a trace would use, best first, empty where it does not work:
-    ``reason`` and ``next_step`` say why then. ``exit_status`` is the one of such a trace.
+    ``mechanisms`` are those that a trace would use, best first. If no trace works, it is empty, and
+    ``reason`` and ``next_step`` explain why. ``exit_status`` is a trace's exit status.
     """
 
     checks: tuple[Check, ...]
@@ -123,12 +123,12 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def works(self) -> bool:
-        """Whether a trace works."""
+        """Return True if a trace works."""
         return self.exit_status == 0
 
 
 def this_host(image: Path | None = None) -> Host:
-    """The running kernel and this process. Tries what can only be tried."""
+    """Return the running kernel and this process, after all tests."""
     facts = KernelFacts()
     return Host(
         facts=facts,
@@ -142,17 +142,17 @@ def this_host(image: Path | None = None) -> Host:
 
 
 def examine(host: Host) -> Diagnosis:
-    """Ask everything."""
+    """Run all checks on ``host``."""
     subjects = (mechanisms, bpf, kernel, config, cpu, sources, rights, container)
     checks = [check for subject in subjects for check in subject(host)]
-    # The sort is stable: groups in their order, questions in that of their subjects.
+    # The sort is stable: groups in their order, checks in the order of their subjects.
     groups = list(Group)
     checks.sort(key=lambda check: groups.index(check.group))
     return diagnose(checks, privileged=may_load(host))
 
 
 def diagnose(checks: Sequence[Check], *, privileged: bool) -> Diagnosis:
-    """What ``checks`` come to; ``privileged``: this process may trace."""
+    """Return the conclusion from ``checks``; ``privileged``: this process may trace."""
     answers = {check.key: check for check in checks}
     working = [m for m in LADDER if answers[f"mechanism.{m.value}"].is_yes]
     blocking = next(
@@ -203,16 +203,16 @@ def _reason(blocking: Check) -> str:
     return f"{blocking.title}: {blocking.detail}"
 
 
-# --- what only trying shows ---------------------------------------------------------------------
+# --- facts that need a test -------------------------------------------------------------------
 
-#: A function that every kernel has and lets be hooked.
+#: A function that every kernel has and that can be hooked.
 _EVERYWHERE = "vfs_read"
 
 
 def attempt(facts: KernelFacts) -> Tried:
-    """Try everything on the running kernel."""
+    """Run all tests on the running kernel."""
     load_error = links.load()
-    # Hooks made while ftrace is off can spoil it for good.
+    # Hooks created while ftrace is off can break ftrace until reboot.
     kprobe_error = None if FTRACE.is_off(facts.root) else _open_kprobe()
     branch_error = links.branches(0, ANY_IN_KERNEL)
     btf = facts.btf
@@ -235,6 +235,6 @@ def attempt(facts: KernelFacts) -> Tried:
 
 
 def _open_kprobe() -> int | None:
-    """Open a kprobe as a perf event; None where the kernel has none to open."""
+    """Open a kprobe as a perf event; return an errno, or None if the kernel has no kprobes."""
     kind = read_text(PMU / "type")
     return None if kind is None else links.kprobe(int(kind), _EVERYWHERE)

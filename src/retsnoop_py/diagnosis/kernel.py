@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What kernel and CPU show of themselves: symbols, types, tracefs, branches, configuration."""
+"""Check the kernel and the CPU: symbols, types, tracefs, branch records, configuration."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from retsnoop_py.kernel.tracefs import (
     mount_command,
 )
 
-#: As /proc/mounts names them.
+#: Mount points as named in /proc/mounts.
 _MOUNTS = tuple(f"/{place}" for place in TRACEFS)
-#: Since 6.5 (83f74441bcb1): which of several functions of one name is meant.
+#: Since 6.5 (83f74441bcb1): tells functions of the same name apart.
 _ADDRESSES = "available_filter_functions_addrs"
-#: Loaded modules named where their types are missing.
+#: Maximum number of printed modules without types.
 _NAMED = 4
 
 
 def kernel(host: Host) -> list[Check]:
-    """Everything that is read, not tried."""
+    """Return all checks that only read files."""
     return [
         _release(host),
         _kallsyms(host),
@@ -54,7 +54,7 @@ def kernel(host: Host) -> list[Check]:
 
 
 def _needed(key: str, title: str, ask: Callable[[], str]) -> Check:
-    """A fact that no trace can do without: ``ask`` reads it as a trace does."""
+    """Check a fact that every trace needs; ``ask`` reads the fact as a trace does."""
     try:
         detail = ask()
     except RetsnoopError as error:
@@ -116,7 +116,7 @@ def _module_btf(host: Host) -> Check:
 
 
 def _tracefs(host: Host) -> Check:
-    """Only the two usual places count: that is where functions are listed for everybody."""
+    """Check for tracefs in the two usual mount points, where all users find the functions."""
     mounts = [line.split() for line in (read_text(host.root / "proc/mounts") or "").splitlines()]
     found = [fields[1] for fields in mounts if len(fields) > 2 and fields[2] == "tracefs"]
     usual = [place for place in found if place in _MOUNTS]
@@ -163,7 +163,7 @@ def _kprobes(host: Host) -> Check:
 
 
 def _kprobes_enabled(host: Host) -> Check:
-    """Off, they can be attached and are never hit."""
+    """Check whether kprobes are enabled: otherwise they attach but are never hit."""
     key, title = "kprobes_enabled", "kprobes switched on"
     if lacks_kprobes(host.root):
         return _check(key, title, Answer.NO, "there are none")
@@ -190,7 +190,7 @@ def _debugfs(host: Host) -> str:
 
 
 def _ftrace_enabled(host: Host) -> Check:
-    """All mechanisms hook functions through ftrace, kprobes at their first instruction too."""
+    """Check whether ftrace is enabled: all mechanisms need it, kprobes for first instructions."""
     key, title = "ftrace_enabled", "ftrace switched on"
     if not has_proc(host.root):
         return _check(key, title, Answer.UNKNOWN, NO_PROC, more=MOUNT_PROC)
@@ -246,12 +246,12 @@ _FLAGS = re.compile(r"^flags\s*:(.*)$", re.MULTILINE)
 
 
 def cpu(host: Host) -> list[Check]:
-    """Both checks."""
+    """Return the checks of the CPU."""
     return [_branches(host), _ibt(host)]
 
 
 def _branches(host: Host) -> Check:
-    """Whether an event that samples branches can be opened, and how deep the record is."""
+    """Check whether an event with branch records can be opened, and the depth of the record."""
     devices = host.root / "sys/bus/event_source/devices"
     depths = [read_text(path) for path in sorted(devices.glob("*/caps/branches"))]
     depth = next((text for text in depths if text and text != "0"), None)
@@ -282,7 +282,7 @@ def _branches(host: Host) -> Check:
 
 
 def _ibt(host: Host) -> Check:
-    """For information; many functions take longer to attach where it is on."""
+    """Report indirect branch tracking, which makes attaching to many functions slower."""
     if host.facts.machine != "x86_64":
         return Check(
             key="ibt",
@@ -304,7 +304,7 @@ def _ibt(host: Host) -> Check:
     )
 
 
-#: What tracing uses, by option.
+#: Kernel options that tracing uses.
 OPTIONS = {
     "BPF_SYSCALL": "bpf()",
     "BPF_EVENTS": "BPF programs on kprobes",
@@ -321,13 +321,13 @@ OPTIONS = {
     "UNWINDER_ORC": "stacks without gaps on x86-64",
     "X86_KERNEL_IBT": "not needed: checks indirect branches",
 }
-#: Not a lack when off: other ways exist, other machines, or nothing depends on it.
+#: Options that are not missed if off: an alternative exists, or nothing depends on the option.
 _OPTIONAL = frozenset({"UNWINDER_ORC", "X86_KERNEL_IBT"})
 _LINE = re.compile(r"^CONFIG_(\w+)=(.*)$", re.MULTILINE)
 
 
 def config(host: Host) -> list[Check]:
-    """One check; its ``config`` has each option as ``y``, ``m`` or ``n``."""
+    """Return one check; its ``config`` has each option as ``y``, ``m`` or ``n``."""
     tried: list[tuple[str, str]] = []
     for path in _places(host):
         try:

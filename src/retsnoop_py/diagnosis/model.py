@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A question about the machine with its answer, and what the questions are asked of."""
+"""A check of the machine with its answer, and the machine that is checked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Answer", "Check", "Group", "Host", "Tried", "read_text"]
 
 
 class Answer(Enum):
-    """``UNKNOWN``: it could not be found out, mostly for want of rights."""
+    """The answer of a check. ``UNKNOWN`` usually means that privileges are missing."""
 
     YES = "yes"
     NO = "no"
@@ -25,7 +25,7 @@ class Answer(Enum):
 
 
 class Group(Enum):
-    """What a question is about; the value is what people read."""
+    """The subject of a check; the value is printed."""
 
     MECHANISMS = "Attach mechanisms, best first"
     BPF = "BPF"
@@ -35,13 +35,13 @@ class Group(Enum):
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
-    """One question, answered.
+    """A check with its answer.
 
-    ``key`` is stable, for programs. ``detail`` is what was found, or the reason of any answer
-    but yes; ``next_step`` what to do about it. ``loses`` is what a trace goes without unless
-    the answer is yes, ``ends_with`` the exit status of a trace that cannot do without (0: it
-    can). ``tried`` are the places looked at and why they were passed over, ``config`` options
-    of the kernel's configuration.
+    ``key`` is stable, for programs. ``detail`` is the finding, or the reason for an answer other
+    than yes; ``next_step`` is the advice. ``loses``: the features that a trace lacks unless the
+    answer is yes. ``ends_with``: the exit status of a trace that needs a yes (0: it does not).
+    ``tried``: the searched places and why they were rejected. ``config``: options of the kernel's
+    configuration.
     """
 
     key: str
@@ -57,18 +57,18 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_yes(self) -> bool:
-        """Whether all is well."""
+        """Return True if the answer is yes."""
         return self.answer is Answer.YES
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What trying on the running kernel gave; None: it was not tried.
+    """Results of tests on the running kernel; None: not tested.
 
-    The ``*_error`` are errno values, positive, 0 where it worked: loading a BPF program,
-    opening a kprobe as a perf event, opening one that samples branches. ``reasons`` has, for
-    each mechanism tried, why it does not work, None where it does; ``next_steps`` the remedies
-    that are known.
+    The ``*_error`` fields are positive errno values, 0 on success: of loading a BPF program, of
+    opening a kprobe as a perf event, and of opening a perf event with branch records. ``reasons``
+    has, for each tested mechanism, why it does not work, None if it works. ``next_steps`` has the
+    known remedies.
     """
 
     load_error: int | None = None
@@ -86,10 +86,11 @@ class Tried:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine asked: the kernel's files below ``facts.root`` and this process.
+    """The examined machine: the kernel's files below ``facts.root``, and this process.
 
-    ``capabilities`` are the effective ones as bits, None where /proc does not tell; ``files``
-    the soft and the hard limit of open files; ``image`` the vmlinux the user named, if any.
+    ``capabilities``: the effective capabilities as bits, None if /proc does not show them.
+    ``files``: the soft and the hard limit of open files. ``image``: the vmlinux that the user
+    named, if any.
     """
 
     facts: KernelFacts
@@ -102,17 +103,17 @@ class Host:
 
     @property
     def root(self) -> Path:
-        """Where /proc and /sys are: ``/`` but in tests."""
+        """Return the folder with /proc and /sys: ``/`` except in tests."""
         return self.facts.root
 
     def may(self, *capabilities: int) -> bool:
-        """Whether this process holds all of ``capabilities`` (bit numbers)."""
+        """Return True if this process has all of ``capabilities`` (bit numbers)."""
         held = self.capabilities
         return held is None or all(held >> bit & 1 for bit in capabilities)
 
 
 def read_text(path: Path) -> str | None:
-    """What a small file of /proc or /sys says; None where it cannot be read."""
+    """Return the contents of a small file of /proc or /sys; None if it cannot be read."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:

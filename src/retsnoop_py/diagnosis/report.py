@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A diagnosis as text and as JSON, both from the same values."""
+"""Write a diagnosis as text and as JSON, both from the same values."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 __all__ = ["Style", "as_json", "document", "lines"]
 
 _ANSWER_WIDTH = max(len(answer.value) for answer in Answer)
-#: Columns below which what is told stands below its question and not beside it.
+#: On narrower terminals, the finding is below its question instead of beside it.
 _NARROW = 90
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How to write it: ``width`` columns, 0 for lines of any length; colours; all details."""
+    """How to print: ``width`` columns, 0 for lines of any length; colours; all details."""
 
     width: int = 0
     palette: Palette = Palette()
@@ -37,13 +37,13 @@ class Style:
 
 
 def as_json(diagnosis: Diagnosis, release: str, machine: str) -> bytes:
-    """One JSON document; its keys are those of docs/doctor.md."""
+    """Return a JSON document with the keys of docs/doctor.md."""
     told = document(diagnosis, release, machine)
     return msgspec.json.format(msgspec.json.encode(told), indent=2)
 
 
 def document(diagnosis: Diagnosis, release: str, machine: str) -> dict[str, Any]:
-    """The same as values."""
+    """Return the contents of the JSON document as Python values."""
     checks = {check.key: _fields(check) for check in diagnosis.checks}
     return {
         "version": __version__,
@@ -73,7 +73,7 @@ def _fields(check: Check) -> dict[str, Any]:
 
 
 def lines(diagnosis: Diagnosis, title: str, style: Style) -> Iterator[str]:
-    """The report, without line ends; on a terminal (``style.width``) in tables."""
+    """Yield the lines of the report; with ``style.width`` (a terminal) as tables."""
     yield title
     if style.width:
         yield from _tables(diagnosis, style)
@@ -91,7 +91,7 @@ def lines(diagnosis: Diagnosis, title: str, style: Style) -> Iterator[str]:
 
 
 def _tables(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
-    """A table for each group of questions, all with the same columns."""
+    """Yield the lines of a table for each group; all tables have the same columns."""
     from retsnoop_py.terminal import Column, table_lines
 
     is_narrow = style.width < _NARROW
@@ -113,13 +113,13 @@ def _tables(diagnosis: Diagnosis, style: Style) -> Iterator[str]:
 
 
 def _colour(check: Check) -> str:
-    """How rich is to show an answer; what nothing can be done about is no alarm."""
+    """Return rich's style for an answer; a "no" without remedy is not an alarm."""
     alarm = "red" if check.next_step else ""
     return {Answer.YES: "green", Answer.NO: alarm, Answer.UNKNOWN: "yellow"}[check.answer]
 
 
 def _told(check: Check, style: Style) -> Iterator[str]:
-    """The lines beside an answer."""
+    """Yield the lines beside an answer."""
     if check.detail:
         yield printable(check.detail)
     if check.next_step and not check.is_yes:
@@ -136,7 +136,7 @@ def _details(check: Check) -> Iterator[str]:
 
 
 def _check(check: Check, column: int, style: Style) -> Iterator[str]:
-    """One question in a pipe, where lines may be of any length."""
+    """Yield the lines of a check for a pipe, where lines may have any length."""
     indent = 2 + _ANSWER_WIDTH + 2 + column + 2
     answer = check.answer.value.ljust(_ANSWER_WIDTH)
     yield f"  {answer}  {check.title:<{column}}  {printable(check.detail)}".rstrip()

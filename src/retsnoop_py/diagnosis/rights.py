@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What this process may do, and what a container takes away; outside of one all is yes."""
+"""Check the privileges of this process, and the restrictions of a container.
+
+Outside of a container all checks of a container are yes.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,8 @@ BPF = 39
 
 _EFFECTIVE = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
 
-#: Name, bit, and what goes without it. CAP_SYS_ADMIN implies those that were split off from it.
+#: Name, bit, and the effect without the capability. CAP_SYS_ADMIN includes capabilities that were
+#: split off from it.
 _CAPABILITIES = (
     ("CAP_BPF", BPF, "no BPF program can be loaded"),
     ("CAP_PERFMON", PERFMON, "BPF programs cannot trace the kernel"),
@@ -44,25 +48,25 @@ _CAPABILITIES = (
 )
 _ESSENTIAL = (BPF, PERFMON)
 
-#: Open files that single kprobes take for each function, and that a run takes besides.
+#: Open files per function with single kprobes, and other open files of a run.
 _FILES_EACH, _FILES_SPARE = 4, 256
 #: A usual number of functions: those of ``-c bpf``.
 _USUAL = 1500
 
 
 def effective(status: Path) -> int | None:
-    """The effective capabilities by ``/proc/self/status``, as bits; None where it is silent."""
+    """Return the effective capabilities in ``/proc/self/status``, as bits, or None."""
     found = _EFFECTIVE.search(read_text(status) or "")
     return int(found[1], 16) if found else None
 
 
 def may_load(host: Host) -> bool:
-    """Whether this process has the rights to load and attach tracing programs."""
+    """Return True if this process may load and attach tracing programs."""
     return host.may(SYS_ADMIN) or host.may(*_ESSENTIAL)
 
 
 def rights(host: Host) -> list[Check]:
-    """Everything about rights, limits and the settings that take rights away."""
+    """Return all checks of privileges, limits and settings that restrict privileges."""
     return [
         *(_capability(host, name, bit, without) for name, bit, without in _CAPABILITIES),
         _open_files(host),
@@ -101,7 +105,7 @@ def _capability(host: Host, name: str, bit: int, without: str) -> Check:
 
 
 def _unread(host: Host, what: str) -> tuple[str, str]:
-    """Why something of /proc is unknown, and the next step."""
+    """Return why a file of /proc cannot be read, and the next step."""
     return (f"{what} cannot be read", "") if has_proc(host.root) else (NO_PROC, MOUNT_PROC)
 
 
@@ -124,7 +128,7 @@ def _open_files(host: Host) -> Check:
 
 
 def _paranoid(host: Host) -> Check:
-    """Debian's kernels know a level 3, which leaves perf events to CAP_SYS_ADMIN alone."""
+    """Check perf_event_paranoid; Debian's level 3 reserves perf events for CAP_SYS_ADMIN."""
     text = read_text(host.root / "proc/sys/kernel/perf_event_paranoid")
     answer, next_step = Answer.YES, ""
     if text is None:
@@ -150,7 +154,7 @@ def _paranoid(host: Host) -> Check:
 
 
 def _unprivileged(host: Host) -> Check:
-    """For information: tracing programs need CAP_BPF whatever this says."""
+    """Report unprivileged_bpf_disabled; tracing programs need CAP_BPF in any case."""
     text = read_text(host.root / "proc/sys/kernel/unprivileged_bpf_disabled")
     answer = Answer.UNKNOWN
     detail, next_step = _unread(host, "kernel.unprivileged_bpf_disabled")
@@ -169,7 +173,7 @@ def _unprivileged(host: Host) -> Check:
 
 
 def _lockdown(host: Host) -> Check:
-    """Confidentiality forbids kprobes, tracefs and reading memory by BPF; integrity does not."""
+    """Check lockdown: confidentiality forbids kprobes, tracefs and BPF reads of memory."""
     text = read_text(host.root / "sys/kernel/security/lockdown")
     answer, detail, next_step, ends_with = Answer.YES, "", "", 0
     if text is None:
@@ -209,12 +213,12 @@ _SECCOMP = re.compile(r"^Seccomp:\s*(\d+)$", re.MULTILINE)
 
 
 def container(host: Host) -> list[Check]:
-    """Namespaces and filters; capabilities, tracefs and addresses are asked for elsewhere."""
+    """Check namespaces and filters; other checks cover capabilities, tracefs and addresses."""
     return [_pid_namespace(host), _user_namespace(host), _seccomp(host)]
 
 
 def _pid_namespace(host: Host) -> Check:
-    """For information: ids are translated."""
+    """Report the PID namespace; process ids are translated."""
     is_first = in_first("pid", host.root / "proc/self")
     return Check(
         key="pid_namespace",

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""BTF, the kernel's own description of its types, read without parsing more than is asked for.
+"""Read BTF, the kernel's description of its types. Types are parsed only when needed.
 
-The layout is that of the kernel's ``include/uapi/linux/btf.h``. Types are numbered; a split BTF
-(a module's) goes on numbering where its base ends and may refer to the base's types.
+The layout comes from the kernel's ``include/uapi/linux/btf.h``. Types are numbered. A split BTF (of
+a module) continues the numbers of its base and may refer to types of the base.
 
-Annotations are types here, not strings as elsewhere: for a named tuple Python would compile each
-of the strings, and the first one takes a thirtieth of the time of a start.
+Annotations in this module are types instead of strings as elsewhere. For a named tuple Python would
+compile each string, and the first compilation takes a thirtieth of the start-up time.
 """
 
 import struct
@@ -21,20 +21,20 @@ from retsnoop_py.libbpf import facts
 __all__ = ["POINTER_SIZE", "Btf", "Kind", "Member", "Param", "Type"]
 
 _MAGIC = 0xEB9F
-#: ``struct btf_header``: magic, version, flags, its own length, then offset and length of the
-#: types and of the strings, in bytes from the header's end.
+#: ``struct btf_header``: magic, version, flags, its own length; then the offset and the length of
+#: the types and of the strings, in bytes from the end of the header.
 _HEADER = struct.Struct("=HBBIIIII")
-#: Behind it, since Linux 7.1: offset and length of the layout section.
+#: Follows the header since Linux 7.1: offset and length of the layout section.
 _LAYOUT = struct.Struct("=II")
 _TYPE = struct.Struct("=III")
-#: Bytes. Every machine this tool runs on has 64-bit pointers.
+#: In bytes. Every supported machine has 64-bit pointers.
 POINTER_SIZE = 8
-#: Deeper chains of modifiers, arrays or nested types are a loop in damaged data.
+#: Maximum depth of modifiers, arrays or nested types. Deeper chains are loops in damaged data.
 _MAX_CHAIN = 64
 
 
 class Kind(IntEnum):
-    """``BTF_KIND_*``; ``VOID`` is type 0, ``UNKNOWN`` stands for kinds that came later."""
+    """``BTF_KIND_*``; ``VOID`` is type 0, ``UNKNOWN`` stands for kinds of later kernels."""
 
     VOID = 0
     INT = 1
@@ -60,7 +60,7 @@ class Kind(IntEnum):
 
 
 class Type(NamedTuple):
-    """A type's header. ``arg`` is its size in bytes or the type it refers to, by kind."""
+    """A type's header. ``arg`` is its size in bytes or another type's id, depending on the kind."""
 
     id: int
     kind: Kind
@@ -80,13 +80,13 @@ class Member(NamedTuple):
 
 
 class Param(NamedTuple):
-    """A parameter of a function; a last one of type 0 without a name stands for ``...``."""
+    """A parameter of a function; a last parameter of type 0 without a name stands for ``...``."""
 
     name: str
     type_id: int
 
 
-#: By number: calling the enum costs more than all the rest of reading a type.
+#: By number: calling the enum takes longer than all other steps of reading a type.
 _KINDS = (*(kind for kind in Kind if kind is not Kind.UNKNOWN), *[Kind.UNKNOWN] * 108)
 _TRANSPARENT = frozenset({Kind.TYPEDEF, Kind.VOLATILE, Kind.CONST, Kind.RESTRICT, Kind.TYPE_TAG})
 _QUALIFIERS = {Kind.VOLATILE: "volatile", Kind.CONST: "const", Kind.RESTRICT: "restrict"}
@@ -101,7 +101,7 @@ _INT_BOOL = 4
 
 
 class Blob:
-    """The sections of one BTF blob, and which ids and string offsets are its own.
+    """The sections of a BTF blob, and its ranges of ids and string offsets.
 
     Ids and string offsets below ``start`` and ``string_start`` belong to ``base``.
     """
@@ -132,9 +132,9 @@ class Blob:
 
 
 def _layout(data: bytes, header: int) -> bytes:
-    """The layout section: a ``struct btf_layout`` for each kind its writer knew; or empty.
+    """Return the layout section: a ``struct btf_layout`` for each kind; or empty.
 
-    It tells how long types are of kinds that are not known here.
+    The section has the length of types whose kind this module does not know.
     """
     if header < _HEADER.size + _LAYOUT.size or len(data) < header:
         return b""
@@ -145,21 +145,22 @@ def _layout(data: bytes, header: int) -> bytes:
 
 
 class Btf:
-    """A BTF blob; ``base`` is the vmlinux BTF a module's stands on.
+    """A BTF blob; ``base``: for a module, the BTF of vmlinux.
 
-    Raises :class:`DataError` if ``data`` is not BTF, or damaged.
+    Raise :class:`DataError` if ``data`` is not BTF, or damaged.
     """
 
     def __init__(self, data: bytes, base: Self | None = None) -> None:
         below: tuple[Blob, ...] = base.blobs if base else ()
         self.base = base
         self._own = Blob(data, below[0] if below else None)
-        #: This blob, then those it stands on.
+        #: This blob, then its bases.
         self.blobs: tuple[Blob, ...] = (self._own, *below)
-        #: Ids run from 1 up to, not including, this one.
+        #: Ids run from 1 up to this number (exclusive).
         self.end = self._own.end
         self._names: dict[int, str] = {}
-        # strings that end in one another come to more than all, in damaged BTF to a thousandfold
+        # Strings can end in one another, so their total exceeds the table; damaged BTF can reach
+        # 1000 times.
         self._room = 4 * sum(len(blob.strings) for blob in self.blobs) + (64 << 10)
         self._declarators: dict[int, tuple[str, str]] = {}
         self._results: dict[int, ResultType] = {}
@@ -167,7 +168,7 @@ class Btf:
     # -- types by id --
 
     def _locate(self, type_id: int) -> tuple[memoryview, int]:
-        """The section a type is in and its offset in bytes there."""
+        """Return the section that contains a type, and the type's offset there in bytes."""
         for blob in self.blobs:
             if blob.start <= type_id < blob.end:
                 return blob.types, 4 * blob.offsets[type_id - blob.start]
@@ -191,7 +192,7 @@ class Btf:
         raise DataError(f"BTF is damaged: there is no string {offset}")
 
     def type(self, type_id: int) -> Type:
-        """The header of type ``type_id``."""
+        """Return the header of type ``type_id``."""
         if type_id == 0:
             return Type(0, Kind.VOID, "void", 0, 0, False)
         name, info, arg = _TYPE.unpack_from(*self._locate(type_id))
@@ -203,7 +204,7 @@ class Btf:
         return tuple(types[offset + 12 : offset + 12 + 4 * words].cast("I"))
 
     def resolve(self, type_id: int) -> Type:
-        """The type behind typedefs, qualifiers and tags."""
+        """Return the type behind typedefs, qualifiers and tags."""
         for _ in range(_MAX_CHAIN):
             type_ = self.type(type_id)
             if type_.kind not in _TRANSPARENT:
@@ -212,7 +213,7 @@ class Btf:
         raise DataError(f"BTF is damaged: type {type_id} refers to itself")
 
     def size_of(self, type_id: int) -> int:
-        """Size in bytes; 0 for void, functions, forward declarations and unknown kinds."""
+        """Return a type's size in bytes; 0 for void, functions, forward declarations, new kinds."""
         count = 1
         for _ in range(_MAX_CHAIN):
             type_ = self.resolve(type_id)
@@ -231,17 +232,17 @@ class Btf:
         raise DataError(f"BTF is damaged: array type {type_id} refers to itself")
 
     def element(self, type_id: int) -> tuple[int, int]:
-        """Element type and number of elements of an array."""
+        """Return the element type and the number of elements of an array."""
         element, _, count = self._tail(self._expect(type_id, Kind.ARRAY), 3)
         return element, count
 
     def int_encoding(self, type_id: int) -> tuple[bool, bool]:
-        """Whether an integer type is signed, and whether it is a boolean."""
+        """Return whether an integer type is signed, and whether it is a boolean."""
         encoding = self._tail(self._expect(type_id, Kind.INT), 1)[0] >> 24 & 0xF
         return bool(encoding & _INT_SIGNED), bool(encoding & _INT_BOOL)
 
     def members(self, type_id: int) -> tuple[Member, ...]:
-        """The members of a struct or union, in order; anonymous ones have an empty name."""
+        """Return the members of a struct or union, in order; anonymous ones have an empty name."""
         type_ = self._expect(type_id, Kind.STRUCT, Kind.UNION)
         words = self._tail(type_, 3 * type_.vlen)
         members = []
@@ -254,7 +255,7 @@ class Btf:
         return tuple(members)
 
     def enumerators(self, type_id: int) -> dict[str, int]:
-        """The constants of an enum and their values."""
+        """Return the constants of an enum and their values."""
         type_ = self._expect(type_id, Kind.ENUM, Kind.ENUM64)
         step = 3 if type_.kind is Kind.ENUM64 else 2
         bits = 64 if type_.kind is Kind.ENUM64 else 32
@@ -269,11 +270,12 @@ class Btf:
 
     @staticmethod
     def _is_signed_enum(type_: Type, value: int) -> bool:
-        # Before 6.0 enums carried no sign: a 32-bit value that reads as -errno then is one.
+        # Before 6.0 enums had no sign. A 32-bit value that is -errno as a signed number is
+        # negative.
         return type_.kflag or (type_.kind is Kind.ENUM and value >= (1 << 32) - 4095)
 
     def variables(self, type_id: int) -> dict[str, tuple[int, int, int]]:
-        """The variables of a data section: offset and size in bytes, and the id of the type."""
+        """Return the variables of a data section: offset and size in bytes, and type id."""
         type_ = self._expect(type_id, Kind.DATASEC)
         words = self._tail(type_, 3 * type_.vlen)
         found = {}
@@ -283,7 +285,7 @@ class Btf:
         return found
 
     def params(self, proto_id: int) -> tuple[Param, ...]:
-        """The parameters of a function prototype."""
+        """Return the parameters of a function prototype."""
         type_ = self._expect(proto_id, Kind.FUNC_PROTO)
         words = self._tail(type_, 2 * type_.vlen)
         return tuple(Param(self._string(words[i]), words[i + 1]) for i in range(0, len(words), 2))
@@ -298,19 +300,19 @@ class Btf:
     # -- types by name --
 
     def find_all(self, names: Iterable[str], *kinds: Kind) -> dict[str, int]:
-        """Ids of the types of these kinds with these names, in one pass over the blob.
+        """Return the ids of the types with these kinds and names, found in one pass over the blob.
 
-        Of several of one name the first counts; a name that is not there is left out. In a
-        split BTF only its own types are searched.
+        The first type of each name counts; missing names are omitted. In a split BTF only its own
+        types are searched.
         """
         wanted = list(dict.fromkeys(names))
         found = self.ids_of(wanted, *kinds)
         return {name: number for name, number in zip(wanted, found, strict=True) if number}
 
     def ids_of(self, names: Sequence[str], *kinds: Kind) -> "array[int]":
-        """The same for each of ``names``, in that order; 0 for one that is not there."""
+        """Return the ids that :meth:`find_all` finds, in the order of ``names``; 0 if missing."""
         own = self._own
-        # b"".join copies nothing when there is only the one base.
+        # b"".join copies nothing if there is only one base.
         base_strings = b"".join(blob.strings for blob in reversed(self.blobs[1:]))
         found = facts.btf_find(
             (own.types, own.strings, base_strings),
@@ -322,25 +324,25 @@ class Btf:
         return array("I", [index and first + index for index in found]) if first else found
 
     def find(self, name: str, *kinds: Kind) -> int | None:
-        """Id of the first type called ``name`` of these kinds, here or in the base."""
+        """Return the id of the first type with this name and these kinds, here or in the base."""
         found = self.find_all([name], *kinds).get(name)
         if found is None and self.base is not None:
             return self.base.find(name, *kinds)
         return found
 
     def functions(self, names: Iterable[str]) -> dict[str, int]:
-        """Ids of the functions so called."""
+        """Return the ids of the functions with these names."""
         return self.find_all(names, Kind.FUNC)
 
     def struct(self, name: str) -> tuple[Member, ...] | None:
-        """The members of ``struct name``, or None where BTF has no such struct."""
+        """Return the members of ``struct name``; None if BTF has no such struct."""
         type_id = self.find(name, Kind.STRUCT)
         return None if type_id is None else self.members(type_id)
 
     # -- prototypes --
 
     def prototype(self, func_id: int) -> tuple[ResultType, str]:
-        """What function ``func_id`` returns, and its prototype in C."""
+        """Return the result type of function ``func_id``, and its prototype in C."""
         func = self.type(func_id)
         if func.kind is not Kind.FUNC:
             raise DataError(f"BTF type {func_id} is a {func.kind.name.lower()}, not a function")
@@ -351,13 +353,13 @@ class Btf:
         return self.result(proto.arg), f"{before}{func.name}{self._param_list(proto)}{after}"
 
     def returns(self, functions: "array[int]") -> "array[int]":
-        """The ids of the types that ``functions`` (ids, of this BTF or its base) return."""
+        """Return the ids of the types that ``functions`` (ids, of this BTF or its base) return."""
         return facts.btf_returns(
             [(blob.types, blob.offsets, blob.start) for blob in self.blobs], functions
         )
 
     def result(self, type_id: int) -> ResultType:
-        """How a result of type ``type_id`` is to be read."""
+        """Return how to read a result of type ``type_id``."""
         known = self._results.get(type_id)
         if known is None:
             known = self._results[type_id] = self._result(type_id)
@@ -384,12 +386,12 @@ class Btf:
                 return ResultType(ResultKind.OTHER, size, False, name)
 
     def declare(self, type_id: int, name: str = "") -> str:
-        """A C declaration of ``name`` with type ``type_id``; without a name, the type."""
+        """Return a C declaration of ``name`` with type ``type_id``; without a name, the type."""
         before, after = self._declarator(type_id)
         return f"{before}{name}{after}".rstrip()
 
     def _declarator(self, type_id: int, depth: int = 0) -> tuple[str, str]:
-        """What stands before and after the name in a declaration."""
+        """Return the text before and after the name in a declaration."""
         known = self._declarators.get(type_id)
         if known is None:
             if depth > _MAX_CHAIN:
@@ -428,6 +430,6 @@ class Btf:
         words = self._tail(proto, 2 * proto.vlen)
         for name, type_id in zip(words[::2], words[1::2], strict=True):
             before, after = self._declarator(type_id, depth)
-            # A last parameter of type 0 is how BTF writes the dots.
+            # BTF writes ``...`` as a last parameter of type 0.
             texts.append(f"{before}{self._string(name)}{after}".rstrip() if type_id else "...")
         return f"({', '.join(texts) or 'void'})"

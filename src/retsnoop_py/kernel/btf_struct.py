@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Structs that we and the BPF programs hand each other, laid out as the object's own BTF says.
+"""Structs that Python and the BPF programs exchange, with the layout of the object's own BTF.
 
-They are written down once, in ``src/bpf``. A member is a number, text, or an array of numbers;
-structs and arrays of them are bytes.
+The structs are defined only once, in ``src/bpf``. A member is a number, a text or an array of
+numbers; structs and arrays of structs are bytes.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 class BtfStruct:
-    """The struct ``name`` of ``btf``. Raises DataError if it is not there, or has bit fields."""
+    """The struct ``name`` of ``btf``. Raise DataError if it is missing or has bit fields."""
 
     def __init__(self, btf: Btf, name: str) -> None:
         found = btf.find(name, Kind.STRUCT)
         if found is None:
             raise DataError(f"the BPF object's BTF lacks struct {name}")
         self.name = name
-        #: In bytes.
+        #: Size in bytes.
         self.size = btf.size_of(found)
-        #: Elements of each member: 1 unless it is an array of numbers, or text (its bytes).
+        #: Number of elements of each member: 1, or the length of an array of numbers, or the bytes
+        #: of a text.
         self.lengths: dict[str, int] = {}
         text, position = ["="], 0
         for member in btf.members(found):
@@ -42,10 +43,10 @@ class BtfStruct:
         self._format = struct.Struct("".join(text))
 
     def packer(self, *names: str) -> Callable[..., bytes]:
-        """A function that packs the values of these members, which are all that there are.
+        """Return a function that packs values for ``names``, in the struct's order.
 
-        They come in the struct's order; an array of numbers takes as many values as it is long.
-        Raises DataError if the struct has others: who packs it and who reads it do not agree.
+        An array of numbers takes as many values as it has elements. Raise DataError if the struct
+        has other members, because the two definitions then differ.
         """
         if list(names) != list(self.lengths):
             raise DataError(
@@ -54,9 +55,9 @@ class BtfStruct:
         return self._format.pack
 
     def rows(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """Structs that lie one behind the other, as members by name; a rest is left out.
+        """Yield consecutive structs as members by name; incomplete data at the end is ignored.
 
-        Of an array of numbers each is one value, so there can be none.
+        An array of numbers is not supported, because each of its elements is one value.
         """
         whole = data[: len(data) // self.size * self.size]
         for values in self._format.iter_unpack(whole):
@@ -64,7 +65,7 @@ class BtfStruct:
 
 
 def _code_of(btf: Btf, type_id: int) -> tuple[str, int]:
-    """The :mod:`struct` code of a member, and how many elements it has."""
+    """Return the :mod:`struct` code of a member, and its number of elements."""
     type_ = btf.resolve(type_id)
     size = btf.size_of(type_.id)
     match type_.kind:
@@ -82,7 +83,7 @@ def _code_of(btf: Btf, type_id: int) -> tuple[str, int]:
 
 
 def constants(btf: Btf, enum: str) -> dict[str, int]:
-    """The constants of ``enum`` by name. Raises DataError if it is not there."""
+    """Return the constants of ``enum`` by name. Raise DataError if it is missing."""
     found = btf.find(enum, Kind.ENUM)
     if found is None:
         raise DataError(f"the BPF object's BTF lacks enum {enum}")

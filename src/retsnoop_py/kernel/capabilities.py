@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Names of capabilities (include/uapi/linux/capability.h): macros, which BTF does not have."""
+"""Names of capabilities (include/uapi/linux/capability.h), which are macros and so not in BTF."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CAPABILITIES = (
 
 
 def capability_name(number: int) -> str:
-    """``CAP_SYS_ADMIN``; of a number without a name ``capability 99``."""
+    """Return a name such as ``CAP_SYS_ADMIN``, or ``capability 99`` for an unknown number."""
     if 0 <= number < len(CAPABILITIES):
         return f"CAP_{CAPABILITIES[number]}"
     return f"capability {number}"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A debuginfod client: debug files by build id from the servers of ``$DEBUGINFOD_URLS``.
+"""A debuginfod client: fetch debug files by build id from the servers of ``$DEBUGINFOD_URLS``.
 
-Variables and cache layout are elfutils' own (debuginfod(8), debuginfod-find(1)), so that a file
-one tool has fetched serves all: ``CACHE/BUILDID/debuginfo``, an empty file for one that no
-server had. So nothing gets there that is not whole and of that build id, and "no server has it"
-is only what all of them said.
+The variables and the cache layout are those of elfutils (debuginfod(8), debuginfod-find(1)), so the
+tools share fetched files: ``CACHE/BUILDID/debuginfo``, or an empty file if no server has it. A file
+is stored only if it is complete and has the right build id. An empty file is stored only if every
+server answered that it has no such file.
 """
 
 from __future__ import annotations
@@ -27,34 +27,35 @@ if TYPE_CHECKING:
 
 __all__ = ["Debuginfod"]
 
-#: Seconds that "no server has it" is believed (elfutils' ``cache_miss_s``).
+#: Seconds for which an empty file in the cache is valid (elfutils' ``cache_miss_s``).
 _MISS_TTL = 600
 _CHUNK = 1 << 16
-#: Bytes that have to come within ``$DEBUGINFOD_TIMEOUT``, again and again (elfutils: once).
+#: Bytes that must arrive in each ``$DEBUGINFOD_TIMEOUT`` (elfutils checks only the first).
 _SLOWEST = 100_000
-#: Seconds between two looks at a download.
+#: Seconds between two checks of a download.
 _LOOK_S = 0.05
 _SCHEMES = ("http://", "https://", "file://")
-#: Root believes only servers whose answers nobody on the way can change; a build id is no hash.
+#: Root uses only servers whose answers cannot be changed on the way, because a build id is not a
+#: hash.
 _SAFE = ("https://", "file://")
 _SAFE_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class _Outcome(Enum):
-    """What a server answered."""
+    """The answer of a server."""
 
     FETCHED = 1
-    #: It has no such file.
+    #: The server does not have the file.
     MISSING = 2
-    #: It may have it.
+    #: The server may have the file.
     FAILED = 3
 
 
 class Debuginfod:
-    """Fetches debug files. ``tried`` collects (URL or path, reason) for whatever failed.
+    """Fetch debug files. ``tried`` collects (URL or path, reason) for every failure.
 
-    A server that gives fewer than 100 kB in ``$DEBUGINFOD_TIMEOUT`` seconds (90) is not asked
-    again; ``$DEBUGINFOD_MAXTIME`` limits a download as a whole, ``$DEBUGINFOD_MAXSIZE`` its bytes.
+    A server that sends less than 100 kB in ``$DEBUGINFOD_TIMEOUT`` seconds (90) is not used again.
+    ``$DEBUGINFOD_MAXTIME`` limits the duration of a download, ``$DEBUGINFOD_MAXSIZE`` its bytes.
     """
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
@@ -70,7 +71,7 @@ class Debuginfod:
 
     @property
     def cache(self) -> Path:
-        """Where fetched files are kept.
+        """Return the folder for fetched files.
 
         Root uses its own cache instead of a folder of another user, who could replace the files.
         """
@@ -84,17 +85,17 @@ class Debuginfod:
 
     @property
     def timeout(self) -> float:
-        """Seconds in which something has to come, before a server is given up."""
+        """Return the seconds in which a server must send data before retsnoop-py gives up."""
         return max(1.0, self._number("DEBUGINFOD_TIMEOUT", 90.0))
 
     @property
     def max_time(self) -> float | None:
-        """Seconds a download may take, None for no limit."""
+        """Return the maximum duration of a download in seconds; None without a limit."""
         return self._number("DEBUGINFOD_MAXTIME") or None
 
     @property
     def max_size(self) -> int | None:
-        """Bytes a file may have, None for no limit."""
+        """Return the maximum size of a file in bytes; None without a limit."""
         return int(self._number("DEBUGINFOD_MAXSIZE")) or None
 
     def _number(self, name: str, otherwise: float = 0.0) -> float:
@@ -104,7 +105,7 @@ class Debuginfod:
             return otherwise
 
     def find(self, build_id: str) -> Path | None:
-        """The debug file of ``build_id``, from the cache or a server; None if there is none."""
+        """Return the debug file of ``build_id``, from the cache or from a server, or None."""
         if not self.servers:
             return None
         target = self.cache / build_id / "debuginfo"
@@ -122,7 +123,7 @@ class Debuginfod:
         return None
 
     def _cached(self, target: Path, build_id: str) -> bool | None:
-        """True if it is here, False if it is known to be nowhere, None if nothing is known."""
+        """Return True if the file is cached, False if no server has it, None if not known."""
         try:
             status = target.stat()
         except OSError:
@@ -139,9 +140,9 @@ class Debuginfod:
 
     def _remember_miss(self, target: Path) -> None:
         try:
-            keep(target, b"")  # in place of a link or a damaged file, not into it
+            keep(target, b"")  # replaces a link or a damaged file instead of writing into it
         except OSError:
-            pass  # only costs another question next time
+            pass  # the next run sends the request again
 
     def _fetch(self, server: str, build_id: str, target: Path) -> _Outcome:
         from http.client import HTTPException
@@ -151,7 +152,7 @@ class Debuginfod:
         try:
             self._store(url, build_id, target)
         except HTTPError as error:
-            error.close()  # it is an open answer as well
+            error.close()  # the error is an open response as well
             self.tried.append((url, f"{error.code} {error.reason}"))
             return _Outcome.MISSING if error.code in (404, 410) else _Outcome.FAILED
         except DataError as error:
@@ -165,7 +166,7 @@ class Debuginfod:
         return _Outcome.FETCHED
 
     def _store(self, url: str, build_id: str, target: Path) -> None:
-        """Write beside the target, check and rename: what is not right never has its name."""
+        """Download to a temporary file, check it and rename it: only a valid file gets the name."""
         import tempfile
 
         make_folders(target.parent)
@@ -182,7 +183,7 @@ class Debuginfod:
                 raise
 
     def _download(self, url: str, target: IO[bytes]) -> None:
-        """Fetch ``url``; whatever is raised in here, by a signal say, ends it at once."""
+        """Fetch ``url``; an exception, such as one from a signal handler, ends it at once."""
         server = url.partition("/buildid/")[0]
         download = _Download(url, target.fileno(), self.timeout, self.max_size)
         started = looked = time.monotonic()
@@ -210,9 +211,10 @@ class Debuginfod:
 
 
 class _Download(threading.Thread):
-    """Fetches a file aside: names are looked up in C, where no signal interrupts.
+    """Fetch a file in a thread: name lookups run in C, where signals cannot interrupt.
 
-    ``done`` of ``total`` bytes (0: not known) are in the file ``fd``; ``error`` is what happened.
+    ``done`` of ``total`` bytes (0: unknown) are in the file ``fd``; ``error``: the exception, or
+    None.
     """
 
     def __init__(self, url: str, fd: int, timeout: float, max_size: int | None) -> None:
@@ -226,7 +228,7 @@ class _Download(threading.Thread):
         self.error: Exception | None = None
 
     def run(self) -> None:
-        """Fetch it."""
+        """Fetch the file."""
         from urllib.request import Request
 
         headers = {"User-Agent": "retsnoop-py"}
@@ -261,7 +263,7 @@ class _Download(threading.Thread):
 
 
 def _may_ask(url: str) -> bool:
-    """Whether a server may be asked with our rights: root's kernel tools believe its answer."""
+    """Return True if the server is safe for this user: root's kernel tools trust its answer."""
     from urllib.parse import urlsplit
 
     if os.geteuid() != 0 or url.startswith(_SAFE):
@@ -273,7 +275,7 @@ def _may_ask(url: str) -> bool:
 
 
 def _opener() -> OpenerDirector:
-    """Follows redirections, but to nothing that is less safe, and to no file."""
+    """Return an opener that follows redirections, but not to less safe URLs or to files."""
     from urllib.error import URLError
     from urllib.request import HTTPRedirectHandler, build_opener
 
@@ -289,7 +291,7 @@ def _opener() -> OpenerDirector:
 
 
 def _wrong(path: Path, build_id: str) -> str | None:
-    """Why ``path`` is not the whole debug file of ``build_id``; None if it is."""
+    """Return why ``path`` is not the complete debug file of ``build_id``; None if it is."""
     try:
         with ElfFile(path) as elf:
             found = elf.build_id

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The little of an ELF file that tells which image it is: notes, sections, debug links.
+"""Read the parts of an ELF file that identify an image: notes, sections, debug links.
 
-Reads headers only, so a 600 MB vmlinux costs a few pages, and believes none of them: what is
-traced maps files that were made to do harm. Everything is of bounded size, and inside the file.
-That is why it is not pyelftools, which reads as many bytes as a header says and looks strings up
-to wherever the next NUL is; importing it also takes longer than all the files we look at. The
-tests compare the two.
+The module reads headers only, so a vmlinux of 600 MB costs a few pages. It trusts no header,
+because a traced process can map a malicious file: every read has a maximum size and stays inside
+the file. pyelftools does not have these limits. It reads as many bytes as a header declares, and
+reads a string up to the next NUL. Importing pyelftools also takes longer than reading all these
+files. The tests compare both readers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NT_GNU_BUILD_ID = 3
 
 
 class Note(Value):
-    """One note: whose it is (``GNU``, ``Linux`` ...), its type there, its contents."""
+    """An ELF note: its owner (``GNU``, ``Linux`` ...), its type and its contents."""
 
     owner: str
     type: int
@@ -34,15 +34,15 @@ class Note(Value):
 
 
 def walk(data: bytes) -> Iterator[Note]:
-    """All notes of a section or file; sections merged by the linker are walked through.
+    """Yield all notes of a section or file, including sections that the linker merged.
 
-    Stops at the first thing that is not a note.
+    Stop at the first data that is not a note.
     """
     offset = 0
     while offset + _HEADER.size <= len(data):
         name_size, data_size, type_ = _HEADER.unpack_from(data, offset)
         if not name_size:
-            offset += 4  # no note is without an owner: padding between merged sections
+            offset += 4  # every note has an owner: this is padding between merged sections
             continue
         name_at = offset + _HEADER.size
         data_at = name_at + (name_size + 3 & ~3)
@@ -54,30 +54,31 @@ def walk(data: bytes) -> Iterator[Note]:
 
 
 def build_id(data: bytes) -> str | None:
-    """The GNU build id among the notes, in hex; it need not be the first of them."""
+    """Return the GNU build id in hex, at any position among the notes, or None."""
     for note in walk(data):
         if note.owner == "GNU" and note.type == _NT_GNU_BUILD_ID and note.data:
             return note.data.hex()
     return None
 
 
-#: No name is longer; those of programs that are, C++ can make some, end here.
+#: Maximum length of a name in bytes. Longer names, possible in C++ programs, are cut.
 MAX_NAME = 4096
-#: Bytes read at once: the debug strings of a large module, or the symbols of a large program. A
-#: sparse file may be of any size.
+#: Maximum size of a read in bytes: the debug strings of a large module, or the symbols of a large
+#: program. A sparse file can have any size.
 _MAX_READ = 256 << 20
-#: Sections with notes, bytes of each, and digits of a build id that are looked at; linkers make 40.
+#: Limits for the number of note sections, the bytes of each and the digits of a build id. Linkers
+#: write 40 digits.
 _MAX_NOTES = 16
 _MAX_NOTE_BYTES = 1 << 16
 _MAX_BUILD_ID = 128
-#: A string may be the end of another one, as linkers make them: all of them come to somewhat more
-#: bytes than their table has.
+#: A linker can store a string as the end of another string, so all strings together may need
+#: somewhat more bytes than their table.
 _STRINGS_PER_BYTE = 4
 _MORE_STRINGS = 64 << 10
-#: A 64-bit ELF file of this machine's byte order.
+#: First bytes of a 64-bit ELF file with this machine's byte order.
 _MAGIC = b"\x7fELF\x02" + (b"\1" if sys.byteorder == "little" else b"\2")
 
-#: Bytes at the beginning in which the kernel looks for a program's build id, and so do we.
+#: The kernel searches a program's build id in this number of bytes at the start of the file.
 _FIRST_PAGE = 4096
 _SEGMENT = struct.Struct("=IIQQQQQQ")
 _PT_NOTE = 4
@@ -90,7 +91,7 @@ _COMPRESSION = {1: "zlib", 2: "zstd"}
 
 
 class Section(Value):
-    """A section header: ``address`` as linked, ``offset`` and ``size`` in the file, bytes."""
+    """A section header: ``address`` as linked, ``offset`` and ``size`` in the file, in bytes."""
 
     name: str
     type: int
@@ -101,10 +102,10 @@ class Section(Value):
 
 
 def noted_build_id(fd: int) -> str | None:
-    """The GNU build id in hex of the program open as ``fd``, found as the kernel does.
+    """Return the GNU build id in hex of the program open as ``fd``, searched as the kernel does.
 
-    That is in the notes on its first page: one read, whatever the file is. None where there is
-    none; it may have one further on then. Raises OSError.
+    Only the notes on the first page are searched, so one read is enough for any file. Return None
+    if the page has no build id; the rest of the file may have one. Raise OSError.
     """
     page = os.pread(fd, _FIRST_PAGE, 0)
     if len(page) < 64 or page[:6] != _MAGIC:
@@ -127,7 +128,7 @@ def noted_build_id(fd: int) -> str | None:
 
 
 def string_at(table: bytes, offset: int) -> str:
-    """The string at ``offset`` of a string table, no more than :data:`MAX_NAME` bytes of it."""
+    """Return the string at ``offset`` of a string table, cut to :data:`MAX_NAME` bytes."""
     end = table.find(b"\0", offset, offset + MAX_NAME)
     if end < 0:
         end = offset + MAX_NAME
@@ -135,10 +136,10 @@ def string_at(table: bytes, offset: int) -> str:
 
 
 class StringTable:
-    """The strings of a table by their offsets, each read once.
+    """The strings of a table by offset. Each string is read once.
 
-    Each may end in another one. Where they come to many times the table, which a small damaged file
-    can do, DataError is raised.
+    A string may be the end of another string. Raise DataError if the strings are many times larger
+    than the table, as in a damaged file.
     """
 
     def __init__(self, table: bytes, what: str) -> None:
@@ -148,7 +149,7 @@ class StringTable:
         self._room = len(table) * _STRINGS_PER_BYTE + _MORE_STRINGS
 
     def at(self, offset: int) -> str:
-        """The string at ``offset``, as :func:`string_at` reads it."""
+        """Return the string at ``offset``, as :func:`string_at` reads it."""
         known = self._known.get(offset)
         if known is None:
             known = self._known[offset] = string_at(self._table, offset)
@@ -159,7 +160,7 @@ class StringTable:
 
 
 def _link_in(section: bytes) -> str | None:
-    """The file name that a section begins with."""
+    """Return the file name at the beginning of a section, or None."""
     name = section[:MAX_NAME].split(b"\0", 1)[0]
     return os.fsdecode(name) or None
 
@@ -167,9 +168,9 @@ def _link_in(section: bytes) -> str | None:
 class ElfFile:
     """A 64-bit ELF file, open for reading; a context manager.
 
-    ``fd``: the file itself, already open and left so; ``path`` is only what to call it then.
-    Raises OSError where the file cannot be read, DataError where it is no 64-bit ELF file, or one
-    whose headers tell more than it has.
+    ``fd``: an open file descriptor of the file, which stays open; then ``path`` is only a name for
+    messages. Raise OSError if the file cannot be read. Raise DataError for other files, and for
+    headers that point outside of the file.
     """
 
     def __init__(self, path: Path | str, fd: int | None = None) -> None:
@@ -196,7 +197,7 @@ class ElfFile:
             raise DataError(f"{self.path} is not a 64-bit ELF file of this machine's byte order")
         #: EM_* of elf.h.
         (self.machine,) = self._unpack("H", head[18:20])
-        #: By the number of the section; two may have one name.
+        #: Names by section number; two sections may have the same name.
         self.section_names: list[str] = []
         (table,) = self._unpack("Q", head[40:48])
         entry, count, names = self._unpack("HHH", head[58:64])
@@ -206,13 +207,13 @@ class ElfFile:
         return struct.unpack_from("=" + fields, data)
 
     def _pread(self, offset: int, size: int, what: str) -> bytes:
-        """``size`` bytes at ``offset``, all of which the file has; of a sparse one not too many."""
+        """Return ``size`` bytes at ``offset``; raise DataError if too large or outside the file."""
         if size > _MAX_READ:
             raise DataError(f"{self.path}: its {what} of {size} bytes is too large")
         if offset + size > self._size:
             raise DataError(f"{self.path} is cut short: its {what} is missing")
         data = os.pread(self._fd, size, offset)
-        if len(data) < size:  # it shrinks while we read
+        if len(data) < size:  # the file became shorter
             raise DataError(f"{self.path} is cut short: its {what} is missing")
         return data
 
@@ -235,7 +236,7 @@ class ElfFile:
         return found
 
     def read_all(self, names: Iterable[str]) -> dict[str, bytes]:
-        """The sections ``names``; DataError where they come to more than the file: they overlap."""
+        """Return the contents of sections ``names``; raise DataError if sections overlap."""
         wanted = {name: self.sections[name] for name in names if name in self.sections}
         kept = (section for section in wanted.values() if section.type != SHT_NOBITS)
         if sum(section.size for section in kept) > self._size:
@@ -243,7 +244,7 @@ class ElfFile:
         return {name: self.read(name) for name in wanted}
 
     def read(self, name: str) -> bytes:
-        """The bytes of section ``name`` as they are in the file, empty where there is none."""
+        """Return the bytes of section ``name`` in the file; empty if it does not exist."""
         section = self.sections.get(name)
         if section is None or section.type == SHT_NOBITS:
             return b""
@@ -251,19 +252,19 @@ class ElfFile:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the file has all that its sections are said to hold."""
+        """Return True if the file contains all bytes of its sections."""
         kept = (s for s in self.sections.values() if s.type not in (_SHT_NULL, SHT_NOBITS))
         return all(section.offset + section.size <= self._size for section in kept)
 
     @property
     def has_dwarf(self) -> bool:
-        """Whether the DWARF of functions is in this very file."""
+        """Return True if this file itself has the DWARF of functions."""
         info = self.sections.get(".debug_info") or self.sections.get(".zdebug_info")
         return info is not None and info.type != SHT_NOBITS and info.size > 0
 
     @property
     def compression(self) -> str | None:
-        """How ``.debug_info`` is compressed: ``zlib``, ``zstd`` ...; None if it is not."""
+        """Return the compression of ``.debug_info``: ``zlib``, ``zstd`` ...; or None."""
         info = self.sections.get(".debug_info")
         if info is None or not info.flags & _SHF_COMPRESSED:
             return None
@@ -272,9 +273,10 @@ class ElfFile:
 
     @property
     def build_id(self) -> str | None:
-        """The GNU build id in hex.
+        """Return the GNU build id in hex, or None.
 
-        Linkers merge notes (Debian's vmlinux has its GNU note behind Xen's), so all are walked.
+        All notes are searched, because linkers merge notes: in Debian's vmlinux the GNU note
+        follows Xen's.
         """
         sections = [s for s in self.sections.values() if s.type == _SHT_NOTE]
         for section in sections[:_MAX_NOTES]:
@@ -286,17 +288,17 @@ class ElfFile:
 
     @property
     def debug_link(self) -> str | None:
-        """The file name in ``.gnu_debuglink``; one with a directory in it is none."""
+        """Return the file name in ``.gnu_debuglink``; None if missing or with a directory."""
         link = _link_in(self.read(".gnu_debuglink"))
         return None if link and ("/" in link or link in (".", "..")) else link
 
     @property
     def alternate_link(self) -> str | None:
-        """The file name in ``.gnu_debugaltlink``: a supplementary file shared by several images."""
+        """Return the file name in ``.gnu_debugaltlink``: a DWARF file shared by several images."""
         return _link_in(self.read(".gnu_debugaltlink"))
 
     def contains(self, *texts: bytes) -> bool:
-        """Whether its DWARF strings contain any of ``texts``; True where it cannot be told."""
+        """Return True if the DWARF strings contain one of ``texts`` or cannot be searched."""
         names = (".debug_line_str", ".debug_str", ".debug_info")
         sections = [self.sections[name] for name in names if name in self.sections]
         if not sections or any(section.flags & _SHF_COMPRESSED for section in sections):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Error numbers by name, the kernel's internal ones included.
+"""Error numbers by name, including the kernel's internal errors.
 
-The numbers are those of the kernel's ``asm-generic/errno.h`` and ``linux/errno.h``, which
-x86, arm64, riscv, s390 and powerpc share. Python's own table will not do: it knows neither
-the internal ones nor which of two names of a number is the usual one.
+The numbers are those of the kernel's ``asm-generic/errno.h`` and ``linux/errno.h``, which x86,
+arm64, riscv, s390 and powerpc share. Python's own table lacks the internal errors, and does not
+show which of two names of a number is the usual one.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from retsnoop_py.errors import UsageError
 
 __all__ = ["ERRNO_NAMES", "MAX_ERRNO", "by_name", "errno_name", "error_name"]
 
-#: Of include/linux/err.h: what is in a pointer or a number that means an error is no larger.
+#: From include/linux/err.h: the largest errno in an error pointer or an error number.
 MAX_ERRNO = 4095
 
-#: From 1 on; ``-`` marks numbers that are another one's alias (41 EWOULDBLOCK, 58 EDEADLOCK).
+#: From 1 on; ``-`` marks aliases of another number (41 EWOULDBLOCK, 58 EDEADLOCK).
 _FROM_1 = """
 EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD
 EAGAIN ENOMEM EACCES EFAULT ENOTBLK EBUSY EEXIST EXDEV ENODEV ENOTDIR
@@ -36,14 +36,14 @@ EOWNERDEAD
 ENOTRECOVERABLE ERFKILL EHWPOISON
 """
 
-#: From 512 on: these never reach user space. 520 is not used.
+#: From 512 on: these errors never reach user space. 520 is not used.
 _FROM_512 = """
 ERESTARTSYS ERESTARTNOINTR ERESTARTNOHAND ENOIOCTLCMD ERESTART_RESTARTBLOCK EPROBE_DEFER
 EOPENSTALE ENOPARAM - EBADHANDLE ENOTSYNC EBADCOOKIE ENOTSUPP ETOOSMALL ESERVERFAULT EBADTYPE
 EJUKEBOX EIOCBQUEUED ERECALLCONFLICT
 """
 
-#: Positive number to name. 0, a NULL where a pointer was expected, is not among them.
+#: Positive number to name. 0, a NULL instead of a pointer, is not included.
 ERRNO_NAMES: dict[int, str] = {
     first + index: name
     for first, names in ((1, _FROM_1), (512, _FROM_512))
@@ -53,19 +53,19 @@ ERRNO_NAMES: dict[int, str] = {
 
 
 def errno_name(number: int) -> str:
-    """``EINVAL``; the number itself where the kernel has no name for it."""
+    """Return a name such as ``EINVAL``, or the number if the kernel has no name for it."""
     return ERRNO_NAMES.get(number, str(number))
 
 
 def error_name(error: int) -> str:
-    """The error a result stands for, as :func:`by_name` reads it: 0 is ``NULL``."""
+    """Return the name of an error that :func:`by_name` can read: 0 is ``NULL``."""
     return errno_name(error) if error else "NULL"
 
 
 def by_name(name: str) -> int:
-    """The number behind ``EINVAL`` or ``-EINVAL``; 0 for ``NULL``.
+    """Return the number for ``EINVAL`` or ``-EINVAL``; 0 for ``NULL``.
 
-    Raises :class:`UsageError` for anything else.
+    Raise :class:`UsageError` for other texts.
     """
     bare = name.removeprefix("-")
     if bare == "NULL":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Everything the tool reads about a kernel, read when it is first asked for."""
+"""Facts about a kernel. Each fact is read at its first use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from retsnoop_py.text import parse_release
 
 __all__ = ["KernelFacts"]
 
-#: The oldest Linux that is tested.
+#: The oldest tested version of Linux.
 _OLDEST = (5, 10)
 _TO_COUNTS = {
     "task_files_at": ("task_struct", "files"),
@@ -36,7 +36,7 @@ _TO_COUNTS = {
     "file_private_at": ("file", "private_data"),
     "prog_stats_at": ("bpf_prog", "stats"),
 }
-#: What is read of the logs that the verifier and the check of BTF write.
+#: Members of the logs of the verifier and of the BTF check.
 _LOGS = {
     "verifier_log": ("bpf_verifier_env", "log"),
     "verifier_item": ("bpf_verifier_env", "insn_idx"),
@@ -47,12 +47,12 @@ _LOGS = {
 
 
 class KernelFacts:
-    """The kernel whose /proc and /sys are below ``root``.
+    """The kernel with /proc and /sys below ``root``.
 
-    Reading a fact the kernel refuses raises :class:`UnavailableError` or
-    :class:`PrivilegeError` with the reason and the next step. ``loading``: what a BPF program
-    reads faster, one may be loaded for; ``root`` is the running kernel's then. ``keeping``: they
-    serve several runs, so :meth:`drop_lists` keeps what takes long to read.
+    Reading a fact that the kernel hides raises :class:`UnavailableError` or :class:`PrivilegeError`
+    with the reason and the advice. ``loading``: BPF programs may be loaded to read facts faster;
+    then ``root`` is the running kernel's. ``keeping``: the facts serve several runs, so
+    :meth:`drop_lists` keeps facts that take long to read.
     """
 
     def __init__(
@@ -61,26 +61,26 @@ class KernelFacts:
         self.root = root
         self._loading = loading
         self._keeping = keeping
-        #: The functions, and the table of symbols that they are of.
+        #: The functions, and the symbol table that they index.
         self._functions: tuple[SymbolTable, Functions] | None = None
         self._module_btf: dict[str, Btf | None] = {}
 
     @cached_property
     def release(self) -> str:
-        """What ``uname -r`` says."""
+        """Return the kernel release, as ``uname -r`` prints it."""
         return self._sysctl("osrelease") or os.uname().release
 
     @cached_property
     def machine(self) -> str:
-        """What ``uname -m`` says."""
-        # The sysctl exists since 6.1.
+        """Return the machine, as ``uname -m`` prints it."""
+        # This sysctl exists since Linux 6.1.
         return self._sysctl("arch") or os.uname().machine
 
     @property
     def too_old(self) -> str | None:
-        """What to do about a kernel older than all that are tested; None where it is not.
+        """Return advice for a kernel older than all tested versions; None for other kernels.
 
-        That it is refuses nothing: distributions have kernels with parts of later ones.
+        An old kernel is not rejected, because distributions backport features to old kernels.
         """
         if parse_release(self.release) >= _OLDEST:
             return None
@@ -97,23 +97,23 @@ class KernelFacts:
 
     @cached_property
     def modules(self) -> tuple[Module, ...]:
-        """The loaded modules."""
+        """Return the loaded modules."""
         return read_modules(self.root / "proc/modules")
 
     @cached_property
     def kallsyms(self) -> Kallsyms:
-        """The kernel's symbols."""
+        """Return the kernel's symbols."""
         btf = self.btf if self._loading else None
         return Kallsyms(self.root / "proc/kallsyms", self.modules, btf)
 
     @cached_property
     def traceable(self) -> Traceable:
-        """The functions ftrace can hook, by name unless :meth:`tell_namesakes` was called."""
+        """Return the functions that ftrace can hook, by name unless :meth:`tell_namesakes` ran."""
         return Traceable(self.root, addresses=False)
 
     @property
     def functions(self) -> Functions:
-        """Every function by its index in ``kallsyms.table``, and whether ftrace can hook it."""
+        """Return every function by its index in ``kallsyms.table``, and if ftrace can hook it."""
         table = self.kallsyms.table
         if self._functions is None or self._functions[0] is not table:
             self._functions = table, self._read_functions()
@@ -126,16 +126,16 @@ class KernelFacts:
 
     @property
     def traceable_count(self) -> int:
-        """How many functions ftrace can hook."""
+        """Return the number of functions that ftrace can hook."""
         if self._trace_points is not None:
             return len(self.functions.listed)
         return len(self.traceable)
 
     @cached_property
     def _trace_points(self) -> array[int] | None:
-        """Where ftrace can hook, by its own records; None where its list has to be read.
+        """Return the addresses in ftrace's own records; None if its list must be read instead.
 
-        Where there is no list to read, it is left to say why.
+        If no list can be read, the code that reads the list reports the error.
         """
         start = self.kallsyms.table.trace_points if self._loading else 0
         if not start or self.btf is None or not can_list(self.root):
@@ -147,7 +147,7 @@ class KernelFacts:
             return None
 
     def tell_namesakes(self) -> bool:
-        """Let ``functions`` tell those of one name apart; False where the kernel does not."""
+        """Make ``functions`` distinguish functions of the same name; False if not supported."""
         if self._trace_points is not None or self.traceable.has_addresses:
             return False
         self.traceable = Traceable(self.root)
@@ -156,31 +156,31 @@ class KernelFacts:
 
     @cached_property
     def kprobe_blacklist(self) -> KprobeBlacklist:
-        """The address ranges kprobes may not touch."""
+        """Return the address ranges where kprobes are forbidden."""
         return KprobeBlacklist(self.root / "sys/kernel/debug/kprobes/blacklist")
 
     @property
     def program_counts(self) -> dict[str, int] | None:
-        """Where the members are, in bytes, that lead from a thread to a program's counts.
+        """Return the offsets in bytes of the members that lead from a thread to a program's counts.
 
-        Names are those of ``src/bpf/misses.bpf.h``. None on kernels that keep no such counts in
-        the program itself (before 5.12), or without BTF.
+        Names are those of ``src/bpf/misses.bpf.h``. Return None for kernels that keep no counts in
+        the program itself (before 5.12), and for kernels without BTF.
         """
         found = {name: self._places[name] for name in _TO_COUNTS if name in self._places}
         return found if len(found) == len(_TO_COUNTS) else None
 
     @property
     def bpf_logs(self) -> dict[str, int] | None:
-        """Where members of the verifier's state and its log are, in bytes, by the names of _LOGS.
+        """Return the offsets in bytes of the members in _LOGS, of the verifier's state and log.
 
-        None on kernels that have not all of them, or no BTF.
+        Return None for kernels that lack one of the members, or BTF.
         """
         found = {name: self._places[name] for name in _LOGS if name in self._places}
         return found if len(found) == len(_LOGS) else None
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        """Where members of the kernel's structs are: one search finds them all."""
+        """Return the offsets of members of the kernel's structs, all found in one search."""
         if self.btf is None:
             return {}
         wanted = {**_TO_COUNTS, **_LOGS}
@@ -193,9 +193,9 @@ class KernelFacts:
         return places
 
     def drop_lists(self) -> None:
-        """Free what only choosing functions takes; asked for again, it is read again."""
+        """Free the facts that only the selection of functions uses; they can be read again."""
         if "btf" in self.__dict__:
-            _ = self._places  # loading takes this of the types
+            _ = self._places  # loading a program uses these offsets
         self._functions = None
         self.__dict__.pop("_trace_points", None)
         if self._keeping:
@@ -208,11 +208,11 @@ class KernelFacts:
 
     @cached_property
     def btf(self) -> Btf | None:
-        """The types of vmlinux; None on a kernel built without BTF."""
+        """Return the types of vmlinux; None on a kernel without BTF."""
         return self._read_btf("vmlinux", None)
 
     def require_btf(self) -> Btf:
-        """The types of vmlinux, for what cannot do without them."""
+        """Return the types of vmlinux; raise UnavailableError on a kernel without BTF."""
         if self.btf is None:
             if not has_sysfs(self.root):
                 raise UnavailableError(f"the kernel's BTF cannot be read: {NO_SYSFS}", MOUNT_SYSFS)
@@ -223,7 +223,7 @@ class KernelFacts:
         return self.btf
 
     def module_btf(self, name: str) -> Btf | None:
-        """The types of module ``name``; None where there are none."""
+        """Return the types of module ``name``, or None."""
         if name not in self._module_btf:
             base = self.btf
             self._module_btf[name] = self._read_btf(name, base) if base else None
@@ -247,11 +247,11 @@ class KernelFacts:
 
     @cached_property
     def build_id(self) -> str | None:
-        """Build id of vmlinux in hex; None where the kernel does not show it."""
+        """Return the build id of vmlinux in hex; None if the kernel does not show it."""
         return self._build_id(self.root / "sys/kernel/notes")
 
     def module_build_id(self, name: str) -> str | None:
-        """Build id of module ``name`` in hex; None where there is none."""
+        """Return the build id of module ``name`` in hex, or None."""
         folder = self.root / "sys/module" / name / "notes"
         if not folder.is_dir():
             return None
@@ -266,7 +266,7 @@ class KernelFacts:
             return None
 
     def module_sections(self, name: str) -> dict[str, int]:
-        """Address of each section of module ``name``; empty if it is not loaded."""
+        """Return the address of each section of module ``name``; empty if it is not loaded."""
         folder = self.root / "sys/module" / name / "sections"
         if not folder.is_dir():
             return {}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""From what a function returns to how the kernel side judges its result.
+"""Map a function's result type to the flags by which the BPF side detects errors.
 
-Inside the kernel every helper is a function returning u64. What that number means stands in
-``bpf_helper_defs.h``, which libbpf generates from the kernel's documentation of the helpers;
-``helper_list.py`` is that header boiled down. To make it anew::
+In the kernel, every BPF helper is a function that returns u64. ``bpf_helper_defs.h``, which libbpf
+generates from the kernel's documentation of the helpers, has the documented types.
+``helper_list.py`` is extracted from this header. To generate it again::
 
     python -m retsnoop_py.kernel.flags build/libbpf/include/bpf/bpf_helper_defs.h
 """
@@ -16,16 +16,17 @@ from pathlib import Path
 
 from retsnoop_py.kernel.functions import FuncFlags, ResultKind, ResultType
 
-#: A function without BTF: most return int or nothing, and int is the one that can fail. Others
-#: are told apart call by call: 64 bits that extend no 32 are no int.
+#: The result of a function without BTF. Most functions return int or void, and only int can report
+#: an error. The BPF side checks each call: a 64-bit value that does not extend a 32-bit value is
+#: not an int.
 UNKNOWN_RESULT = ResultType(ResultKind.UNKNOWN, 4, True, "")
 
 
 def result_for(name: str, result: ResultType | None) -> ResultType:
-    """What function ``name`` really returns, ``result`` being what BTF says, None if nothing.
+    """Return the documented result type of function ``name``; ``result``: BTF's type, or None.
 
-    The two differ for BPF helpers, all of which the kernel compiles to return u64, and for what
-    gives an address as unsigned long, or an error in its place (IS_ERR_VALUE()).
+    The two differ for BPF helpers, because the kernel compiles all helpers to return u64. They also
+    differ for functions that return an address or an error as unsigned long (IS_ERR_VALUE()).
     """
     if result is None or is_plain_u64(result):
         if result is not None and gives_address(name):
@@ -35,17 +36,18 @@ def result_for(name: str, result: ResultType | None) -> ResultType:
 
 
 def is_plain_u64(result: ResultType) -> bool:
-    """Whether BTF says no more than an unsigned number of 64 bits."""
+    """Return True if BTF's type is only an unsigned number of 64 bits."""
     return result.kind is ResultKind.INT and result.size == 8 and not result.signed
 
 
 def flags_of(result: ResultType) -> FuncFlags:
-    """The flags, without ENTRY, of a function that really returns ``result``.
+    """Return the flags, without ENTRY, of a function with the documented type ``result``.
 
-    Void, booleans, unsigned numbers other than addresses and results of less than 32 bits cannot
+    Void, booleans, unsigned numbers other than addresses, and results of less than 32 bits cannot
     carry an error.
-    A 32-bit one, an enum too, counts by its low half: the upper half of the register is
-    whatever was left there. Everything else is read as 64 signed bits.
+
+    For a 32-bit result, including enums, only the low half of the register counts, because the
+    upper half is undefined. All other results are read as 64 signed bits.
     """
     if result.kind is ResultKind.PTR:
         return FuncFlags.PTR
@@ -85,7 +87,7 @@ _RESULTS = {
 
 
 def parse_header(text: str) -> dict[str, list[str]]:
-    """Names of the helpers a ``bpf_helper_defs.h`` declares, sorted, by what they return."""
+    """Return the helpers that a ``bpf_helper_defs.h`` declares, sorted, by their result type."""
     import re
 
     groups: dict[str, list[str]] = {key: [] for key in _RESULTS}
@@ -95,7 +97,7 @@ def parse_header(text: str) -> dict[str, list[str]]:
 
 
 def to_python(groups: dict[str, list[str]]) -> str:
-    """The text of ``helper_list.py``."""
+    """Return the text of ``helper_list.py``."""
     parts = [_HEADER]
     for key, names in groups.items():
         lines = "".join(f'        "{name}",\n' for name in names)
@@ -110,8 +112,8 @@ def _table() -> dict[str, ResultType]:
     return {name: _RESULTS[key] for key, names in HELPERS.items() for name in names}
 
 
-#: What mmap(2), mremap(2) and execve(2) have addresses from, as of Linux 5.10 to 7.3: mm/mmap.c,
-#: mm/vma.c, mm/mremap.c, mm/util.c and fs/binfmt_elf.c.
+#: Functions from which mmap(2), mremap(2) and execve(2) get addresses, from Linux 5.10 to 7.3:
+#: mm/mmap.c, mm/vma.c, mm/mremap.c, mm/util.c and fs/binfmt_elf.c.
 _ADDRESSES = frozenset(
     (
         *("do_mmap", "ksys_mmap_pgoff", "vm_mmap", "vm_mmap_pgoff", "mmap_region", "__mmap_region"),
@@ -123,13 +125,13 @@ _ADDRESSES = frozenset(
 
 
 def gives_address(name: str) -> bool:
-    """Whether function ``name``, of unsigned long, gives an address or an error."""
+    """Return True if function ``name``, of type unsigned long, returns an address or an error."""
     plain = name.partition(".")[0]
     return plain in _ADDRESSES or "get_unmapped_area" in plain
 
 
 def helper_result(name: str) -> ResultType | None:
-    """What the BPF helper ``name`` returns; None if it is not one."""
+    """Return the result type of the BPF helper ``name``; None for other functions."""
     return _table().get(name) if name.startswith("bpf_") else None
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Many functions by columns; an object for one of them is made when it is read.
+"""Many functions as columns; an object for a function is made when it is read.
 
-``why`` traces 24,000 functions and prints ten: making an object for each took two seconds in an
-emulated guest.
+``why`` traces 24,000 functions and prints ten. Making an object for each function took two seconds
+in an emulated guest.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from retsnoop_py.kernel.functions import FuncFlags, Function, ResultType
 
 __all__ = ["FunctionTable"]
 
-#: The size in bytes of a function, by its address, its distance to the next symbol, its module.
+#: Returns a function's size in bytes: from its address, the distance to the next symbol, its
+#: module.
 SizeOf = Callable[[int, int, str | None], int]
 
 
 class _Made(dict[int, Function]):
-    """Functions by their ids, made when they are first read: a hit is as fast as in a dict."""
+    """Functions by id, made at their first use; later reads are as fast as in a dict."""
 
     def __init__(self, make: Callable[[int], Function]) -> None:
         self._make = make
@@ -30,10 +31,10 @@ class _Made(dict[int, Function]):
 
 
 class FunctionTable(Sequence[Function]):
-    """Functions by their ids, with the columns that attaching needs.
+    """Functions by id, with the columns that attaching needs.
 
-    All columns are equally long. ``extents`` and ``size_of`` give the sizes in bytes;
-    ``prototypes`` is empty where nobody needs them.
+    All columns have the same length. ``extents`` and ``size_of`` give the sizes in bytes;
+    ``prototypes`` may be empty.
     """
 
     def __init__(  # noqa: PLR0913 - one for each column
@@ -58,12 +59,12 @@ class FunctionTable(Sequence[Function]):
         self._extents = extents
         self._size_of = size_of
         self._prototypes = prototypes
-        #: The same by id, for code that reads one for each call.
+        #: The functions by id, for code that reads a function for each call.
         self.by_id: Mapping[int, Function] = _Made(self._make)
 
     @classmethod
     def of(cls, functions: Sequence[Function]) -> FunctionTable:
-        """The table of ``functions``, which may be one."""
+        """Return the table of ``functions``, which may already be a table."""
         if isinstance(functions, FunctionTable):
             return functions
         return cls(
@@ -79,7 +80,7 @@ class FunctionTable(Sequence[Function]):
         )
 
     def with_flags(self, changed: Mapping[int, int]) -> FunctionTable:
-        """The same functions with other flags, by id."""
+        """Return the same functions with other flags, by id."""
         if not changed:
             return self
         flags = list(self.flags)
@@ -98,7 +99,7 @@ class FunctionTable(Sequence[Function]):
         )
 
     def having(self, flags: FuncFlags) -> list[int]:
-        """The ids of the functions that have all of ``flags``."""
+        """Return the ids of the functions with all of ``flags``."""
         wanted = int(flags)
         return [number for number, one in enumerate(self.flags) if one & wanted == wanted]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A kernel function as the whole project speaks of it: where it is and how its result reads."""
+"""A kernel function as used in the whole project: its address and the type of its result."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from retsnoop_py.value import Value
 
 
 class ResultKind(Enum):
-    """What a function returns, as far as reading its result goes."""
+    """The kind of a function's result."""
 
     VOID = "void"
     INT = "int"
     BOOL = "bool"
     PTR = "ptr"
     ENUM = "enum"
-    #: A struct, union or float: the result register says little.
+    #: A struct, union or float: the result register is not informative.
     OTHER = "other"
     #: No BTF: assumed to return int.
     UNKNOWN = "unknown"
 
 
 class ResultType(Value):
-    """The return type: its kind, its size in bytes (0 for void), signedness and C spelling.
+    """The result type: kind, size in bytes (0 for void), signedness and C spelling.
 
     ``values`` are the constants of an enum.
     """
@@ -36,10 +36,10 @@ class ResultType(Value):
 
 
 class FuncFlags(IntFlag):
-    """``enum rsn_func_flags`` of ``src/bpf/records.h``; a unit test keeps the two equal.
+    """``enum rsn_func_flags`` of ``src/bpf/records.h``; a unit test compares both.
 
-    From bit :data:`ERROR_SHIFT` on is the number of an error that is an ordinary result of the
-    function, 0 for none.
+    The bits from :data:`ERROR_SHIFT` on have the errno of an error that is an ordinary result of
+    the function, 0 if none.
     """
 
     ENTRY = 1
@@ -52,15 +52,15 @@ class FuncFlags(IntFlag):
 
 #: ``RSN_FUNC_ERROR_SHIFT``.
 ERROR_SHIFT = 16
-#: A plain number: flags are slow to calculate with, and this is asked of every function.
+#: A plain number, because operations on IntFlag are slow and every function is checked.
 _ENTRY = int(FuncFlags.ENTRY)
 
 
 class Function(Value):
-    """One traceable instance of a function.
+    """A traceable instance of a function.
 
-    ``address`` and ``size`` (bytes) are those of kallsyms; ``module`` is None for vmlinux;
-    ``btf_id`` is None where BTF does not know it; ``prototype`` is C, for people.
+    ``address`` and ``size`` (bytes) come from kallsyms; ``module`` is None for vmlinux; ``btf_id``
+    is None if BTF lacks the function; ``prototype`` is C, for people.
     """
 
     name: str
@@ -74,19 +74,19 @@ class Function(Value):
 
     @property
     def is_entry(self) -> bool:
-        """Whether a call of it starts a session."""
+        """Return True if a call of the function starts a session."""
         return int(self.flags) & _ENTRY != 0
 
     @property
     def label(self) -> str:
-        """``name`` or ``name [module]``."""
+        """Return ``name`` or ``name [module]``."""
         return f"{self.name} [{self.module}]" if self.module else self.name
 
 
-#: What compilers append to the name of a copy of a function.
+#: Suffixes that compilers append to the name of a copy of a function.
 _VARIANTS = (".isra.", ".constprop.", ".part.", ".llvm.")
 
 
 def source_name(name: str) -> str:
-    """``name`` as the source has it: without what a compiler has appended to it."""
+    """Return ``name`` as written in the source, without suffixes of the compiler."""
     return name[: min([at for mark in _VARIANTS if (at := name.find(mark)) >= 0], default=None)]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which file has the DWARF of the running kernel, or of a module, checked by build id.
+"""Find the file with the DWARF of the running kernel or of a module, by build id.
 
-A vmlinux of another build gives confident nonsense, so no file is believed that does not carry
-the running kernel's build id. Every place looked at is kept with the reason it was passed over.
+A vmlinux of another build would give wrong results that look right, so every file must have the
+running kernel's build id. The search records each path with the reason for which it was rejected.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ __all__ = ["ImageFacts", "ImageSearch", "find_image", "find_module_image"]
 
 
 class ImageFacts(Protocol):
-    """What of the kernel's facts a search needs."""
+    """The facts about the kernel that a search needs."""
 
     @property
     def release(self) -> str:
-        """``uname -r``."""
+        """Return the release, as ``uname -r`` prints it."""
         ...
 
     @property
     def build_id(self) -> str | None:
-        """The kernel's build id in hex."""
+        """Return the kernel's build id in hex."""
         ...
 
     def module_build_id(self, name: str) -> str | None:
-        """The build id of a loaded module in hex."""
+        """Return the build id of a loaded module in hex."""
         ...
 
 
 class ImageSearch(Value):
-    """The outcome of a search: the file, or None, and (path, reason) for all others tried."""
+    """The result of a search: the file, or None, and (path, reason) for each rejected path."""
 
     what: str
     path: Path | None = None
@@ -48,7 +48,7 @@ class ImageSearch(Value):
 
     @property
     def notice(self) -> str | None:
-        """One line for the user where nothing was found, else None."""
+        """Return one line for the user if no file was found, else None."""
         if self.path is not None:
             return None
         present = [(path, why) for path, why in self.tried if why != _MISSING]
@@ -61,7 +61,7 @@ class ImageSearch(Value):
 
     @property
     def report(self) -> tuple[str, ...]:
-        """One line per place looked at, for ``-v``."""
+        """Return one line per searched path, for ``-v``."""
         lines = [f"{path}: {why}" for path, why in self.tried]
         if self.path is not None:
             lines.append(f"{self.path}: used")
@@ -74,9 +74,9 @@ _NOT_THERE = (errno.ENOENT, errno.ENOTDIR)
 
 
 class _RejectedError(Exception):
-    """A file will not do: why, and what the user can do who insists on it.
+    """A file was rejected: the reason, and advice for a user who named the file.
 
-    ``links`` may lead to one that does; ``unreadable`` is set where the contents do not matter.
+    ``links`` may lead to a valid file; ``unreadable`` is set if the file could not be read at all.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class _RejectedError(Exception):
 
 
 class _Search:
-    """Tries candidates until one is the image with this build id and has DWARF."""
+    """Try candidates until one has this build id and DWARF."""
 
     def __init__(self, build_id: str | None, root: Path) -> None:
         self.build_id = build_id
@@ -106,7 +106,7 @@ class _Search:
         return None
 
     def accept(self, path: Path) -> Path | None:
-        """``path`` or what it links to, or None with the reasons noted."""
+        """Return ``path`` or a file to which it links; if rejected, record why and return None."""
         name = str(path)
         if name in self.seen:
             return None
@@ -119,7 +119,7 @@ class _Search:
         return path
 
     def check(self, path: Path) -> None:
-        """Raise _RejectedError unless ``path`` is the image wanted and has usable DWARF."""
+        """Raise _RejectedError unless ``path`` is the right image with usable DWARF."""
         try:
             with ElfFile(path) as elf:
                 self._check_elf(elf)
@@ -150,9 +150,9 @@ class _Search:
 
 
 def _try_to_decode(path: Path) -> None:
-    """Raise _RejectedError where libdw cannot read what the headers promise.
+    """Raise _RejectedError if libdw cannot read the DWARF that the headers announce.
 
-    Whether this libelf has zstd, and whether a supplementary file is found, shows by trying only.
+    Only trying shows whether this libelf supports zstd, and whether a supplementary file is found.
     """
     from retsnoop_py.unprivileged.dwarf import defect
 
@@ -166,7 +166,7 @@ def _try_to_decode(path: Path) -> None:
 
 
 def _debug_links(elf: ElfFile, root: Path) -> Iterator[Path]:
-    """Where the debug file of a stripped image may be, by gdb's rules for .gnu_debuglink."""
+    """Yield possible debug files of a stripped image, by gdb's rules for .gnu_debuglink."""
     link = elf.debug_link
     if not link:
         return
@@ -206,10 +206,10 @@ def find_image(
     root: Path = Path("/"),
     debuginfod: Debuginfod | None = None,
 ) -> ImageSearch:
-    """The vmlinux with DWARF of the running kernel.
+    """Return the vmlinux with DWARF of the running kernel.
 
-    ``explicit`` is the user's ``-k``: then nothing else is tried, and a missing file raises
-    InputError, one that cannot be used DataError. Otherwise a search never fails.
+    ``explicit`` is the user's ``-k``: then no other file is tried, a missing file raises InputError
+    and an unusable file DataError. Without ``explicit`` a search never fails.
     """
     search = _Search(facts.build_id, root)
     if explicit is not None:
@@ -251,7 +251,7 @@ def find_module_image(
     root: Path = Path("/"),
     debuginfod: Debuginfod | None = None,
 ) -> ImageSearch:
-    """The file with the DWARF of loaded ``module``; beside ``vmlinux`` is looked first."""
+    """Return the file with the DWARF of loaded ``module``, searched beside ``vmlinux`` first."""
     build_id = facts.module_build_id(module)
     search = _Search(build_id, root)
     found = search.first(_by_build_id(root, build_id))
@@ -281,7 +281,7 @@ def _module_places(root: Path, release: str, module: str, vmlinux: Path | None) 
 
 
 def _trees_beside(vmlinux: Path, release: str) -> Iterator[Path]:
-    """The module trees of a debug package unpacked anywhere: boot/ or lib/modules/R/ in it."""
+    """Yield the module trees of an unpacked debug package: beside boot/ or lib/modules/R/."""
     folder = vmlinux.absolute().parent
     for tree in (folder, folder.parent / "lib/modules" / release):
         if (tree / "kernel").is_dir():
@@ -292,7 +292,10 @@ def _trees_beside(vmlinux: Path, release: str) -> Iterator[Path]:
 
 
 def _listed_path(tree: Path, module: str) -> str | None:
-    """The module's path below ``tree`` by modules.dep or modules.order, without compression."""
+    """Return the module's path below ``tree`` from modules.dep or modules.order, or None.
+
+    The path ends with .ko, without the suffix of a compression.
+    """
     names = [f"/{module}.ko", f"/{module.replace('_', '-')}.ko"]
     for index in ("modules.dep", "modules.order"):
         try:
@@ -308,7 +311,7 @@ def _listed_path(tree: Path, module: str) -> str | None:
 
 
 def _walk(tree: Path, module: str) -> Iterator[Path]:
-    """For a tree without an index: look at every file. Names mix ``-`` and ``_``."""
+    """Search a tree without an index: yield each match. Names mix ``-`` and ``_``."""
     wanted = (f"{module}.ko", f"{module}.ko.debug")
     for folder, _, files in os.walk(tree):
         for name in files:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""/proc/kallsyms and /proc/modules: the kernel's symbols, by address and by name, and its modules.
+"""Read /proc/kallsyms and /proc/modules: symbols by address and by name, and modules.
 
-The file is parsed in C while it is read, and only its functions stay; one is decoded when
-something asks for it. A live run has the same from a BPF program, where the kernel can do that.
-They are those loaded at that moment: modules' too, and BPF programs and trampolines as ``[bpf]``.
+C code parses the file while it is read and keeps only functions; a symbol is decoded at its first
+use. A live run reads the same symbols with a BPF program, if the kernel supports BPF iterators. The
+symbols are those of the moment, including symbols of modules, and BPF programs and trampolines as
+``[bpf]``.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from retsnoop_py.value import Value
 
 __all__ = ["Kallsyms", "Module", "Symbol", "read_modules", "require_addresses"]
 
-#: Bytes a symbol may cover where nothing else ends it: the last [bpf] image, for one.
+#: Maximum size in bytes of a symbol without a following symbol, such as the last [bpf] image.
 _UNBOUNDED = 64 << 10
-#: The last address there is.
+#: The highest address.
 _HIGHEST = (1 << 64) - 1
-#: What the kernel iterates by, and what it shows a program of a symbol.
+#: The kernel's iterator for symbols, and the struct that it passes to a program.
 _ITERATOR, _ITERATED = "bpf_iter_ksym", "kallsym_iter"
 _MEMBERS = ("value", "type", "name", "module_name", "exported", "show_value")
-#: Where vmlinux begins. ``_text`` lies before ``_stext`` and so outside of what a kernel without
-#: CONFIG_KALLSYMS_ALL lists, unless both are one place, as on x86-64.
+#: Symbols at the start of vmlinux. ``_text`` lies before ``_stext``, so a kernel without
+#: CONFIG_KALLSYMS_ALL does not list it. On x86-64 both have the same address.
 _BEGINNINGS = ("_text", "_stext")
-#: What the compiler appends to the name of a function's static variable, or nothing.
+#: The suffix that the compiler appends to a static variable of a function; may be empty.
 _NUMBERED = re.compile(rb"(?:\.\d+)?")
 
 
 class Module(Value):
-    """A loaded module: the address of its text (0 if hidden) and all its memory in bytes."""
+    """A loaded module: address of its text (0 if hidden), and size of its memory in bytes."""
 
     name: str
     address: int
@@ -46,7 +47,7 @@ class Module(Value):
 
 
 def read_modules(path: Path) -> tuple[Module, ...]:
-    """The modules listed in ``path``; none on a kernel without modules."""
+    """Return the modules listed in ``path``; empty on a kernel without modules."""
     try:
         text = path.read_text(errors="replace")
     except FileNotFoundError:
@@ -61,21 +62,22 @@ def read_modules(path: Path) -> tuple[Module, ...]:
 
 
 def require_addresses(path: Path) -> None:
-    """Raise PrivilegeError where ``path``, /proc/kallsyms, shows no addresses to this process.
+    """Raise PrivilegeError if ``path``, /proc/kallsyms, hides addresses from this process.
 
-    Reads up to the first symbol of the text; those before it are per-CPU offsets, from 0 on.
+    Only the lines up to the first text symbol are read; the lines before have per-CPU offsets,
+    which start at 0.
     """
     try:
         with path.open("rb") as lines:
             first = next((line for line in lines if line[16:19].lower() == b" t "), b"")
     except OSError:
-        return  # who reads all of it says why
+        return  # the code that reads the whole file reports the error
     if first and not int(first[:16], 16):
         raise _hidden(path)
 
 
 def _hidden(path: Path) -> PrivilegeError:
-    """The error that says why addresses are hidden, by the rules of kallsyms_show_value()."""
+    """Return the error for hidden addresses, by the rules of kallsyms_show_value()."""
     try:
         value = (path.parent / "sys/kernel/kptr_restrict").read_text().strip()
     except OSError:
@@ -91,7 +93,7 @@ def _hidden(path: Path) -> PrivilegeError:
 
 
 class Symbol(Value):
-    """A symbol: ``address``, ``size`` in bytes up to whatever comes next, ``module`` or None."""
+    """A symbol: ``address``, ``size`` in bytes up to the next symbol, ``module`` or None."""
 
     address: int
     size: int
@@ -100,7 +102,7 @@ class Symbol(Value):
 
 
 def _iterator(btf: Btf) -> tuple[int, list[int]] | None:
-    """What :meth:`SymbolTable.iterated` takes; None on kernels before 6.0."""
+    """Return the arguments of :class:`IteratedSymbols`; None on kernels before 6.0."""
     found = btf.find_all((_ITERATOR, _ITERATED), Kind.FUNC, Kind.STRUCT)
     if len(found) < 2:
         return None
@@ -111,11 +113,11 @@ def _iterator(btf: Btf) -> tuple[int, list[int]] | None:
 
 
 class Kallsyms:
-    """The symbols of ``path``; ``modules`` tells where the modules end.
+    """The symbols of ``path``; ``modules`` has the ends of the modules.
 
-    With ``btf``, the kernel's types, a BPF program reads them where that works. Raises
-    :class:`UnavailableError` where there is no such file and :class:`PrivilegeError` where the
-    kernel hides the addresses.
+    With ``btf`` (the kernel's types) a BPF program reads the symbols, if possible. Raise
+    :class:`UnavailableError` if the file is missing, and :class:`PrivilegeError` if the kernel
+    hides the addresses.
     """
 
     def __init__(self, path: Path, modules: Sequence[Module] = (), btf: Btf | None = None) -> None:
@@ -126,24 +128,24 @@ class Kallsyms:
         self._is_old = False
         text_ends = self.table.find("_etext")
         self._text_end = self.table.address(text_ends[0]) if text_ends else None
-        #: How often each module has its names, as far as anybody asked.
+        #: For each module that was looked up, the number of symbols of each name.
         self._own_names: dict[str | None, Counter[str]] = {}
 
     @cached_property
     def _text(self) -> bytes:
-        """The whole file: some megabytes, whose generation takes the kernel a while."""
+        """Return the whole file: some megabytes, which the kernel generates slowly."""
         return self._path.read_bytes() + b"\n"
 
     @cached_property
     def _beginning(self) -> tuple[tuple[str, int], ...]:
-        """The symbol at which vmlinux begins and its address; empty if none is listed."""
+        """Return the symbol at the start of vmlinux and its address; empty if not listed."""
         found = ((name, self.address_of(name)) for name in _BEGINNINGS)
         return tuple((name, address) for name, address in found if address is not None)[:1]
 
     def outdate(self) -> None:
-        """Read the file again when something is looked up that may have changed.
+        """Read the file again at the next lookup of a symbol that may have changed.
 
-        Attaching adds trampolines and programs to it; the kernel's own functions stay.
+        Attaching adds trampolines and programs to the file; the kernel's own functions stay.
         """
         self._is_old = True
 
@@ -175,17 +177,17 @@ class Kallsyms:
         try:
             self.table = self._read()
         except RetsnoopError:
-            pass  # what was known at the start of a run is better than to end it
+            pass  # keep the symbols from the start of the run instead of ending it
 
     # -- by address --
 
     def lookup(self, address: int) -> tuple[Symbol, int] | None:
-        """The function that covers ``address`` and the offset into it, in bytes.
+        """Return the function that contains ``address``, and the offset in the function in bytes.
 
-        None for an address between functions, in data, or beyond the text. Of several names
-        of one address the first in the kernel's own order counts: that order puts weak names,
-        linker marks and names with more leading underscores last, and it is the order by
-        which the kernel itself names addresses. A number that no address can be has none.
+        Return None for an address between functions, in data, or after the text. If several symbols
+        have the same address, the first in the kernel's order counts. The kernel's order puts weak
+        names, linker marks and names with more leading underscores last, and the kernel itself
+        names addresses by this order. Numbers outside of the address range give None.
         """
         if not 0 <= address <= _HIGHEST:
             return None
@@ -207,11 +209,11 @@ class Kallsyms:
         return (symbol, address - start) if address - start < symbol.size else None
 
     def symbol(self, index: int) -> Symbol:
-        """The symbol at ``index`` of :attr:`table`."""
+        """Return the symbol at ``index`` of :attr:`table`."""
         return self.symbols((index,))[0]
 
     def symbols(self, indexes: Iterable[int]) -> list[Symbol]:
-        """The symbols at ``indexes`` of :attr:`table`, in that order."""
+        """Return the symbols at ``indexes`` of :attr:`table`, in that order."""
         return [
             Symbol(address, self.size(address, extent, module or None), name, module or None)
             for address, extent, name, module in zip(
@@ -220,13 +222,13 @@ class Kallsyms:
         ]
 
     def size(self, address: int, extent: int, module: str | None) -> int:
-        """Bytes of the symbol at ``address``, of which the next one is ``extent`` bytes away."""
+        """Return a symbol's size in bytes; ``extent``: the distance to the next symbol in bytes."""
         if module or address + extent > (self._text_end or _HIGHEST):
             return max(min(extent, self._limit(address, module) - address), 0)
         return min(extent, _UNBOUNDED)
 
     def name(self, index: int) -> tuple[str, str | None]:
-        """Name and module of the symbol at ``index`` of :attr:`table`."""
+        """Return the name and the module of the symbol at ``index`` of :attr:`table`."""
         line = self.table.line(index)
         return line.name.decode(errors="replace"), line.module.decode(errors="replace") or None
 
@@ -234,15 +236,15 @@ class Kallsyms:
         if module is not None:
             end = self._module_ends.get(module, 0)
             return end if end > address else address + _UNBOUNDED
-        # What follows _etext is data, or init code that is gone after boot.
+        # Addresses after _etext are data, or init code that the kernel frees after boot.
         return self._text_end or address + _UNBOUNDED
 
     def functions_at(self, points: array[int]) -> Functions:
-        """The same as :meth:`functions`, by the addresses of ftrace's trace points."""
+        """Return the result of :meth:`functions`, from the addresses of ftrace's trace points."""
         return self.table.functions_at(points, text_end=self._text_end or _HIGHEST)
 
     def functions(self, traceable: Traceable) -> Functions:
-        """Every function by its index in :attr:`table`, and whether it can be traced."""
+        """Return every function by its index in :attr:`table`, and whether it can be traced."""
         return self.table.functions(
             traceable.table,
             by_address=traceable.has_addresses,
@@ -252,22 +254,22 @@ class Kallsyms:
     # -- by name --
 
     def named(self, name: str, module: str | None = None) -> list[Symbol]:
-        """All functions called ``name``, of ``module`` if given, vmlinux's first."""
+        """Return all functions called ``name``, of ``module`` if given; vmlinux comes first."""
         symbols = [self.symbol(index) for index in self.table.find(name)]
         symbols.sort(key=lambda symbol: (symbol.module is not None, symbol.address))
         return [s for s in symbols if module is None or s.module == module]
 
     def address_of(self, name: str, module: str | None = None) -> int | None:
-        """Address of the first function called ``name``; None if there is none."""
+        """Return the address of the first function called ``name``, or None."""
         symbols = self.named(name, module)
         return symbols[0].address if symbols else None
 
     def probe_places(self, addresses: Iterable[int]) -> list[str | None]:
-        """How a kprobe event of tracefs is told each of ``addresses``: ``SYMBOL+OFFSET``.
+        """Return each of ``addresses`` as a kprobe event of tracefs names it: ``SYMBOL+OFFSET``.
 
-        The symbol is where vmlinux begins, for modules above it too. An offset cannot be negative:
-        what lies below, as modules do on arm64, is counted from the next symbol of its own module
-        that no other one there is called by. None where there is no such symbol.
+        The symbol is the start of vmlinux, also for modules at higher addresses. Offsets cannot be
+        negative. A lower address, as in modules on arm64, is therefore relative to a preceding
+        symbol with a unique name in the same module. None if no such symbol exists.
         """
         return [self._probe_place(address) for address in addresses]
 
@@ -292,7 +294,7 @@ class Kallsyms:
         return None
 
     def _names_around(self, index: int) -> Counter[str]:
-        """How many functions have each name, in the module of the symbol at ``index``."""
+        """Return the number of functions of each name, in the module of the symbol at ``index``."""
         module = self.table.line(index).module
         first = end = index
         while first > 0 and self.table.line(first - 1).module == module:
@@ -302,9 +304,10 @@ class Kallsyms:
         return Counter(self.name(one)[0] for one in range(first, end))
 
     def data_address(self, name: str) -> int | None:
-        """Address of vmlinux's variable ``name``, of which :attr:`table` holds none.
+        """Return the address of the variable ``name`` of vmlinux, or None.
 
-        The compiler may have numbered it, as it does what is static in a function: ``name.4``.
+        :attr:`table` has no variables. The compiler may append a number to the name of a static
+        variable of a function: ``name.4``.
         """
         needle, at = b" " + name.encode(), -1
         while (at := self._text.find(needle, at + 1)) >= 0:
@@ -314,7 +317,7 @@ class Kallsyms:
         return None
 
     def lists(self, name: str, module: str | None) -> bool:
-        """Whether ``name`` of ``module`` (None: vmlinux) is a symbol at all, of data as well."""
+        """Return True if ``name`` of ``module`` (None: vmlinux) is a symbol, of code or data."""
         end = name if module is None else f"{name}\t[{module}]"
         with self._path.open(errors="replace") as lines:
             return any(line.rstrip("\n").endswith(f" {end}") for line in lines)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The running kernel's memory, as /proc/kcore shows it."""
+"""Read the running kernel's memory from /proc/kcore."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _SEGMENT = struct.Struct("=IIQQQQQQ")
 class Kcore:
     """The memory of the running kernel, open until closed; a context manager.
 
-    Raises PrivilegeError where the kernel forbids it and UnavailableError where it has none, or
-    where the file is masked: containers mount an empty one over it.
+    Raise PrivilegeError if the kernel forbids access. Raise UnavailableError if the kernel has no
+    such file, or if it is masked: containers mount an empty file over it.
     """
 
     def __init__(self, path: Path = Path("/proc/kcore")) -> None:
@@ -50,7 +50,7 @@ class Kcore:
         os.close(self._fd)
 
     def _read_segments(self) -> list[tuple[int, int, int]]:
-        """Address, offset in the file and size of what is in memory."""
+        """Return address, offset in the file and size of each segment."""
         header = os.pread(self._fd, _HEADER_BYTES, 0)
         if len(header) < _HEADER_BYTES or header[:4] != b"\x7fELF":
             return []
@@ -65,7 +65,7 @@ class Kcore:
         return found
 
     def read(self, address: int, size: int) -> bytes:
-        """``size`` bytes at ``address``, fewer where it does not have them."""
+        """Return ``size`` bytes at ``address``; fewer if not all can be read."""
         for start, offset, length in self._segments:
             if start <= address < start + length:
                 size = min(size, start + length - address)

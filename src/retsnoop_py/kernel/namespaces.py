@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whether a process is in the kernel's first namespaces, or in those of a container."""
+"""Find out whether a process is in the initial namespaces or in a container's."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from pathlib import Path
 
 __all__ = ["in_first", "levels_above"]
 
-#: PROC_PID_INIT_INO and PROC_USER_INIT_INO of include/linux/proc_ns.h: their inodes.
+#: Inodes of the initial namespaces: PROC_PID_INIT_INO and PROC_USER_INIT_INO of
+#: include/linux/proc_ns.h.
 _FIRST = {"pid": 0xEFFFFFFC, "user": 0xEFFFFFFD}
 _SELF = Path("/proc/self")
 
 
 def in_first(kind: str, process: Path = _SELF) -> bool:
-    """Whether the process with this folder in /proc is in the first ``pid`` or ``user`` namespace.
+    """Return True if a process is in the initial ``pid`` or ``user`` namespace.
 
-    So it is where there are no such namespaces, or /proc does not tell.
+    ``process``: the process's folder in /proc. Also True if the kernel has no such namespaces, or
+    if /proc does not show them.
     """
     try:
         return (process / "ns" / kind).stat().st_ino == _FIRST[kind]
@@ -24,10 +26,10 @@ def in_first(kind: str, process: Path = _SELF) -> bool:
 
 
 def levels_above(process: Path = _SELF) -> int:
-    """How many PID namespaces above that of a process the one is which /proc shows.
+    """Return how many PID namespace levels /proc is above the process's own namespace.
 
-    0 where /proc was mounted anew for it. The line NSpid of its status has its id in the namespace
-    of /proc, and in each one down to its own.
+    0 if /proc was mounted for the process's own namespace. The line NSpid of the process's status
+    has its id in the namespace of /proc, and in each namespace below, down to its own.
     """
     for line in (process / "status").read_text().splitlines():
         if line.startswith("NSpid:"):

@@ -23,32 +23,33 @@ class Switch(Value):
     command: str
 
     def is_off(self, root: Path) -> bool:
-        """Whether the file below ``root`` holds 0; False where it cannot be read."""
+        """Return True if the file below ``root`` contains 0; False if it cannot be read."""
         try:
             return (root / self.path).read_text().strip() == "0"
         except OSError:
             return False
 
     def require(self, root: Path, what: str) -> None:
-        """Raise UnavailableError with the command if it is off; ``what`` does not work then."""
+        """Raise UnavailableError with the command if the switch is off; ``what`` needs it."""
         if self.is_off(root):
             raise UnavailableError(f"{what}: {self.off}", f"run `{self.command}`")
 
 
-#: All of ftrace. Closing a kprobe.multi link that was made while it is off makes 6.12 and 7.2 give
-#: up ftrace until the next boot.
+#: All of ftrace. If a kprobe.multi link was created while ftrace is off, closing it breaks ftrace
+#: in 6.12 and 7.2 until the next boot.
 FTRACE = Switch(
     Path("proc/sys/kernel/ftrace_enabled"),
     "kernel.ftrace_enabled is 0, so the kernel calls no function hook",
     "sysctl kernel.ftrace_enabled=1",
 )
-#: All kprobes, those inside functions included.
+#: All kprobes, including those inside functions.
 KPROBES = Switch(
     Path("sys/kernel/debug/kprobes/enabled"),
     "/sys/kernel/debug/kprobes/enabled is 0, so no kprobe fires",
     "echo 1 > /sys/kernel/debug/kprobes/enabled",
 )
-#: The compiler of BPF programs. Without it they are interpreted, and may not call kernel functions.
+#: The compiler of BPF programs. Without it programs are interpreted and cannot call kernel
+#: functions.
 JIT = Switch(
     Path("proc/sys/net/core/bpf_jit_enable"),
     "net.core.bpf_jit_enable is 0, so BPF programs cannot call kernel functions (kfuncs)",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""System calls by number, and which arguments are texts, socket addresses or descriptors."""
+"""System calls by number, with the arguments that are texts, socket addresses or descriptors."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from retsnoop_py.value import Value
 
 __all__ = ["Syscall", "system_calls"]
 
-#: The columns of ``syscalls.txt`` behind the name.
+#: The columns of ``syscalls.txt`` after the name.
 _MACHINES = ("x86_64", "aarch64")
 
 
 class Syscall(Value):
-    """One system call, by its name in ``asm/unistd.h``.
+    """A system call, by its name in ``asm/unistd.h``.
 
-    ``texts``: which arguments are strings, from 0 on. ``address``: which one is a socket address,
-    whose length is the next argument; None: none is. ``descriptors``: which ones are file
-    descriptors.
+    ``texts``: the string arguments, from 0 on. ``address``: the argument with a socket address, or
+    None; the next argument is its length. ``descriptors``: the arguments with file descriptors.
     """
 
     name: str
@@ -30,7 +29,7 @@ class Syscall(Value):
 
 @lru_cache(2)
 def system_calls(machine: str) -> dict[int, Syscall]:
-    """Those of ``machine`` ("x86_64", "aarch64"), by number; none for a machine not known here."""
+    """Return the system calls of ``machine`` ("x86_64", "aarch64") by number, or an empty dict."""
     if machine not in _MACHINES:
         return {}
     column = 1 + _MACHINES.index(machine)

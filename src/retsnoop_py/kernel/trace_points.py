@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What ftrace can hook, from its own records in the kernel's memory.
+"""Read the addresses that ftrace can hook from ftrace's records in the kernel's memory.
 
-``available_filter_functions`` says the same by name, but for each 4 KiB that are read of it the
-kernel goes through all records it has listed before. The records are a chain of ``struct
-ftrace_page``, each with an array of ``struct dyn_ftrace``; a module that is loaded or unloaded
-meanwhile may be half there, as it may be in the list.
+``available_filter_functions`` lists the same functions by name. But for each 4 KiB that a process
+reads, the kernel walks through all records that it listed before. The records are a chain of
+``struct ftrace_page``, each with an array of ``struct dyn_ftrace``. A module that is loaded or
+unloaded at the same time may be incomplete, as in the list.
 """
 
 from __future__ import annotations
@@ -18,22 +18,23 @@ from retsnoop_py.kernel.btf import Btf, Kind
 _PAGE, _RECORD = "ftrace_page", "dyn_ftrace"
 _NEXT, _RECORDS, _COUNT, _ADDRESS = "next", "records", "index", "ip"
 _WORD = 8
-#: Vmlinux has a few, a module mostly one: more is no chain.
+#: Maximum length of the chain. vmlinux has a few pages, a module usually one; a longer chain is
+#: damaged.
 _MOST_PAGES = 20_000
-#: A page of them is 8 MiB at most, 4 MiB on x86.
+#: Maximum number of records per page: a page has at most 8 MiB, 4 MiB on x86.
 _MOST_RECORDS = 1 << 20
 
 
 class Memory(Protocol):
-    """Where the kernel's memory is read from."""
+    """A reader of the kernel's memory."""
 
     def read(self, address: int, size: int) -> bytes:
-        """``size`` bytes at ``address``, fewer where it does not have them."""
+        """Return ``size`` bytes at ``address``; fewer if not all can be read."""
         ...
 
 
 class _Layout:
-    """The two structs, by the kernel's types."""
+    """The layout of the two structs, from the kernel's BTF."""
 
     def __init__(self, btf: Btf) -> None:
         found = btf.find_all((_PAGE, _RECORD), Kind.STRUCT)
@@ -46,15 +47,15 @@ class _Layout:
 
     @property
     def is_known(self) -> bool:
-        """Whether they are as they have been since 3.x."""
+        """Return True if the structs have their known layout (since 3.x)."""
         whole_words = not (self.address % _WORD or self.size % _WORD)
         return whole_words and self.size > 0 and self.page.keys() >= {_NEXT, _RECORDS, _COUNT}
 
 
 def read_trace_points(memory: Memory, start: int, btf: Btf) -> array[int] | None:
-    """The address of each trace point; ``start``: where the variable ``ftrace_pages_start`` is.
+    """Return the address of each trace point, or None if the memory has no valid records.
 
-    None where the memory does not read as records.
+    ``start``: the address of the variable ``ftrace_pages_start``.
     """
     layout = _Layout(btf)
     if not layout.is_known:
@@ -79,7 +80,7 @@ def read_trace_points(memory: Memory, start: int, btf: Btf) -> array[int] | None
 
 
 def _number(data: bytes, code: str) -> int:
-    """The number that ``data`` begins with; 0 where there is too little."""
+    """Return the number at the start of ``data``; 0 if ``data`` is too short."""
     form = struct.Struct("=" + code)
     value: int = form.unpack_from(data)[0] if len(data) >= form.size else 0
     return value

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What tracefs and its neighbours show: what can be hooked and what not, tracepoints."""
+"""Read tracefs and related files: functions that can be traced or probed, and tracepoints."""
 
 from __future__ import annotations
 
@@ -17,55 +17,55 @@ from retsnoop_py.errors import PrivilegeError, UnavailableError
 from retsnoop_py.kernel.namespaces import in_first
 from retsnoop_py.libbpf.facts import ListFormat, SymbolTable
 
-#: Where tracefs is mounted, below a root: its own place, and the one it has in debugfs.
+#: Mount points of tracefs below a root: its own, and the one in debugfs.
 TRACEFS = ("sys/kernel/tracing", "sys/kernel/debug/tracing")
-#: Where the kernel lists what perf_event_open(2) can make, kprobes among it, below its root.
+#: Folder, below a root, of the event sources of perf_event_open(2), which include kprobes.
 _EVENT_SOURCES = Path("sys/bus/event_source/devices")
 
 _NAMES = "available_filter_functions"
 _ADDRS = "available_filter_functions_addrs"
-#: Trace points whose function the linker dropped; they have no symbol of their own.
+#: Trace points in functions that the linker dropped. The functions have no symbol.
 _INVALID = "__ftrace_invalid_address___"
 
 
-#: What to say, and to do, where nothing is mounted on /sys.
+#: Message and advice if nothing is mounted on /sys.
 NO_SYSFS, MOUNT_SYSFS = "nothing is mounted on /sys", "mount -t sysfs sysfs /sys"
 
 
-#: The same of /proc.
+#: Message and advice if nothing is mounted on /proc.
 NO_PROC, MOUNT_PROC = "nothing is mounted on /proc", "mount -t proc proc /proc"
 
 
 def has_proc(root: Path) -> bool:
-    """Whether procfs is mounted below ``root``."""
+    """Return True if procfs is mounted below ``root``."""
     return (root / "proc/sys").is_dir()
 
 
 def has_sysfs(root: Path) -> bool:
-    """Whether sysfs is mounted below ``root``."""
+    """Return True if sysfs is mounted below ``root``."""
     return (root / "sys/kernel").is_dir()
 
 
 def mount_command(root: Path, kind: str, place: str) -> str:
-    """The command that mounts a file system ``kind`` on ``place``, which may be below /sys."""
+    """Return the command that mounts file system ``kind`` on ``place``, which may be below /sys."""
     command = f"mount -t {kind} {kind} {place}"
     return command if has_sysfs(root) else f"{MOUNT_SYSFS} && {command}"
 
 
 def folder_with(root: Path, name: str) -> Path | None:
-    """Where tracefs is mounted below ``root`` and has ``name``; None where it is not."""
+    """Return the tracefs folder below ``root`` that contains ``name``, or None."""
     folders = (root / place for place in TRACEFS)
     return next((folder for folder in folders if (folder / name).exists()), None)
 
 
 def lacks_kprobes(root: Path) -> bool:
-    """Whether the kernel whose /sys is below ``root`` shows that it has no kprobes."""
+    """Return True if /sys below ``root`` shows that the kernel has no kprobes."""
     sources = root / _EVENT_SOURCES
     return sources.is_dir() and not (sources / "kprobe").exists()
 
 
 def no_kprobes() -> UnavailableError:
-    """The error that says so."""
+    """Return the error for a kernel without kprobes."""
     return UnavailableError(
         "this kernel has no kprobes (CONFIG_KPROBES or CONFIG_KPROBE_EVENTS is off)",
         "run on a kernel that has them, or boot one: retsnoop-py vm run --on 6.12 -- ...",
@@ -73,7 +73,7 @@ def no_kprobes() -> UnavailableError:
 
 
 def can_list(root: Path) -> bool:
-    """Whether ftrace works, and may be asked what it can hook: its list can be opened."""
+    """Return True if ftrace works and its list of functions can be opened."""
     for place in TRACEFS:
         try:
             os.close(os.open(root / place / _NAMES, os.O_RDONLY | os.O_CLOEXEC))
@@ -86,10 +86,10 @@ def can_list(root: Path) -> bool:
 class Traceable:
     """ftrace's list of functions, below ``root``.
 
-    With addresses (kernels from 6.5: 83f74441bcb1) it says which of several functions of one name
-    it means; without, it is read in two thirds of the time. One of the two is read; ``addresses``
-    says which is preferred. Raises :class:`UnavailableError` or :class:`PrivilegeError` where there
-    is none.
+    The list with addresses (Linux 6.5, commit 83f74441bcb1) distinguishes functions of the same
+    name; the list without addresses is read in two thirds of the time. Only one list is read:
+    ``addresses`` selects the preferred one. Raise :class:`UnavailableError` or
+    :class:`PrivilegeError` if no list can be read.
     """
 
     def __init__(self, root: Path, *, addresses: bool = True) -> None:
@@ -101,7 +101,7 @@ class Traceable:
         return len(self.table) - self._invalid
 
     def contains(self, name: str, module: str | None = None) -> bool:
-        """Whether some function called ``name``, of ``module`` if given, is listed."""
+        """Return True if a function ``name``, of ``module`` if given, is listed."""
         wanted = None if module is None else module.encode()
         return any(wanted in (None, self.table.line(i).module) for i in self.table.find(name))
 
@@ -161,13 +161,13 @@ def _no_list(root: Path) -> UnavailableError:
 
 
 def _read_range(line: bytes) -> tuple[int, int]:
-    """The addresses of a line: 0xffffffff81000000-0xffffffff81000010, a tab, the name."""
+    """Return the addresses of a line: 0xffffffff81000000-0xffffffff81000010, a tab, the name."""
     start, _, end = line.partition(b"\t")[0].partition(b"-")
     return int(start, 16), int(end, 16)
 
 
 class KprobeBlacklist:
-    """Address ranges that must not be probed; empty where debugfs does not show them."""
+    """Address ranges where kprobes are forbidden; empty if debugfs does not show the ranges."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -185,11 +185,11 @@ class KprobeBlacklist:
 
     @property
     def ranges(self) -> Iterator[tuple[int, int]]:
-        """The ranges, ascending: first address, and the first one beyond."""
+        """Return the ranges in ascending order: start address, and end address (exclusive)."""
         return zip(self._starts, self._ends, strict=True)
 
     def covers(self, address: int) -> bool:
-        """Whether ``address`` must not be probed."""
+        """Return True if a kprobe at ``address`` is forbidden."""
         index = bisect_right(self._starts, address) - 1
         return index >= 0 and address < self._ends[index]
 
@@ -202,10 +202,11 @@ class Tracepoint(NamedTuple):
 
 
 class TraceField(NamedTuple):
-    """A field of what a tracepoint records: its type in C, and where it is, in bytes.
+    """A field of a tracepoint's record: its C type, and its offset and size in bytes.
 
-    An array has ``is_array``. Of a dynamic one there are 4 bytes: its size above, and below where
-    it is, from the start of the record or, with ``is_relative``, from behind these 4 bytes.
+    ``is_array`` marks an array. A dynamic array (``is_dynamic``) has 4 bytes in the record: the
+    upper half is its size, the lower half its offset from the start of the record or, with
+    ``is_relative``, from the end of the 4 bytes.
     """
 
     name: str
@@ -227,9 +228,9 @@ _COMMON = "common_"
 
 
 def parse_format(text: str) -> tuple[TraceField, ...]:
-    """The fields that a ``format`` file describes, without those that all tracepoints have.
+    """Return the fields that a ``format`` file describes, without the common fields.
 
-    The kernel writes it in ``kernel/trace/trace_events.c``. Lines that are no fields are skipped.
+    The format comes from ``kernel/trace/trace_events.c``. Other lines are skipped.
     """
     found = []
     for line in text.splitlines():
@@ -241,7 +242,7 @@ def parse_format(text: str) -> tuple[TraceField, ...]:
 
 def _field(text: str, offset: str, size: str, signed: str | None) -> TraceField:
     match = _DECLARATION.fullmatch(text.strip())
-    if match is None:  # a pointer to a function, for one: its name is inside
+    if match is None:  # a function pointer, for example: its name is inside
         return TraceField(text.strip(), "", int(offset), int(size))
     return TraceField(
         name=match["name"],
@@ -256,7 +257,7 @@ def _field(text: str, offset: str, size: str, signed: str | None) -> TraceField:
 
 
 class Tracepoints:
-    """The tracepoints of the kernel whose /sys is below ``root``."""
+    """The tracepoints of the kernel with /sys below ``root``."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         self._root = root
@@ -281,33 +282,39 @@ class Tracepoints:
         )
 
     def categories(self) -> list[str]:
-        """All categories, sorted."""
+        """Return all categories, sorted."""
         return sorted(path.name for path in self._folder.iterdir() if path.is_dir())
 
     def names(self, category: str) -> list[str]:
-        """The tracepoints of ``category``, sorted; none if there is no such category."""
+        """Return the tracepoints of ``category``, sorted; empty if the category does not exist."""
         try:
             paths = list((self._folder / category).iterdir())
         except OSError:
             return []
-        # those of "ftrace" have no number to attach by, or nothing that is ever hit
+        # Tracepoints of "ftrace" have no id to attach to, or are never hit.
         return sorted(path.name for path in paths if (path / "enable").exists())
 
     def matching(
         self, category: str, name: str, match: Callable[[str, str], bool]
     ) -> list[Tracepoint]:
-        """The tracepoints whose category and name ``match(glob, text)``."""
+        """Return the tracepoints for which ``match(glob, text)`` accepts category and name."""
         found = [one for one in self.categories() if match(category, one)]
         return [
             Tracepoint(one, each) for one in found for each in self.names(one) if match(name, each)
         ]
 
     def number(self, tracepoint: Tracepoint) -> int:
-        """What perf_event_open(2) calls it. Raises :class:`UnavailableError` if it is gone."""
+        """Return the tracepoint's id for perf_event_open(2).
+
+        Raise :class:`UnavailableError` if the tracepoint no longer exists.
+        """
         return int(self._read(tracepoint, "id"))
 
     def format_of(self, tracepoint: Tracepoint) -> str:
-        """The description of its fields. Raises :class:`UnavailableError` if it is gone."""
+        """Return the description of the tracepoint's fields.
+
+        Raise :class:`UnavailableError` if the tracepoint no longer exists.
+        """
         return self._read(tracepoint, "format")
 
     def _read(self, tracepoint: Tracepoint, file: str) -> str:

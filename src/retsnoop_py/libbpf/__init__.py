@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The native part, behind typed Python: libbpf's objects and what our own C does.
+"""The native part with typed Python wrappers: libbpf's objects and the project's own C code.
 
-Nothing outside this room calls into the extension. Each object owns its handle; a call that fails
-raises with errno and the log, or gives the errno where its caller decides what that means.
+No other package calls the extension. Each object owns its handle. A failing call raises an
+exception with errno and the log, or returns the errno if its caller decides what to do.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from retsnoop_py.errors import UnavailableError
 
 __all__ = ["unloadable"]
 
-#: What uname calls the machines, by ``e_machine`` of an ELF file (elf.h).
+#: Machine names of uname, by ``e_machine`` of an ELF file (elf.h).
 _MACHINES = {62: "x86_64", 183: "aarch64"}
 
-#: What loaders say of a glibc that is too old, or of none.
+#: Messages of the dynamic loader about a glibc that is too old or missing.
 _NEWER_GLIBC = re.compile(r"version `GLIBC_[\d.]+' not found|libc\.so\.6: No such file")
 
 
 def unloadable(error: ImportError) -> UnavailableError:
-    """What is wrong where one of the extensions cannot be imported, and what to do."""
+    """Return the error for an extension that cannot be imported, with the reason and advice."""
     machine, here = _machine_of(error.path), os.uname().machine
     if machine not in (None, here):
         return UnavailableError(
@@ -42,7 +42,7 @@ def unloadable(error: ImportError) -> UnavailableError:
 
 
 def _machine_of(path: str | None) -> str | None:
-    """The machine the ELF file at ``path`` is for; None if it does not tell."""
+    """Return the machine of the ELF file at ``path``, or None."""
     try:
         head = Path(path or "").read_bytes()[:20]
     except OSError:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""DWARF of one image through libdw: compile units, and inline chains and variables of addresses.
+"""Read the DWARF of an image with libdw: compile units, inline chains and variables.
 
-The native extension is loaded with the first image, not before: most runs need no DWARF.
+The native extension is loaded with the first image, because most runs need no DWARF.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
     "Variable",
 ]
 
-#: DW_LANG_Mips_Assembler: what every assembler says it is.
+#: DW_LANG_Mips_Assembler, which every assembler uses as its language.
 _ASSEMBLER = 0x8001
 _MAX_FRAMES = 64
 _MAX_VARIABLES = 256
@@ -44,7 +44,7 @@ _HINTS = {
 
 
 class DwarfFrame(NamedTuple):
-    """One level of a chain as DWARF has it. ``function`` None: only the line table knows it."""
+    """One level of an inline chain in DWARF. ``function`` is None if only the line table has it."""
 
     function: str | None
     file: str | None
@@ -53,7 +53,7 @@ class DwarfFrame(NamedTuple):
 
 
 class Location(NamedTuple):
-    """What DWARF says of an address: the chain, innermost first, and its compile unit."""
+    """The location of an address in DWARF: the chain, innermost first, and its compile unit."""
 
     frames: tuple[DwarfFrame, ...]
     unit: str
@@ -62,13 +62,14 @@ class Location(NamedTuple):
 
 
 class Variable(NamedTuple):
-    """A variable or parameter while the instruction at an address has not run yet.
+    """A variable or parameter, before the instruction at an address runs.
 
-    ``where``: it is in the ``register`` (DWARF's number), in ``memory`` at that plus ``offset``
-    bytes, the ``sum`` of these itself, or what the register had ``given`` at the function's entry.
-    ``size`` in bytes, 0 if unknown. ``kind`` is that of ``type``, which is behind so many
-    ``pointers``, typedefs not counted: ``number``, ``enum``, ``struct``, ``union`` or ``other``.
-    ``depth`` is that of its scope; ``in_header``: it is declared in a header.
+    ``where``: ``register``: the variable is in the register (DWARF's number). ``memory``: it is in
+    memory at the register's value plus ``offset`` bytes. ``sum``: its value is that sum. ``given``:
+    its value is the register's value at the function's entry. ``size`` is in bytes, 0 if unknown.
+    ``kind`` is the kind of ``type``, reached through ``pointers`` pointers, without typedefs:
+    ``number``, ``enum``, ``struct``, ``union`` or ``other``. ``depth`` is the depth of its scope;
+    ``in_header``: a header declares the variable.
     """
 
     name: str
@@ -92,7 +93,7 @@ class CompileUnit(NamedTuple):
 
 
 class LinePlace(NamedTuple):
-    """An address at which a line begins; ``is_empty``: another one's code is all there is."""
+    """An address at which a line begins; ``is_empty``: it has only the code of another line."""
 
     address: int
     file: str
@@ -100,9 +101,9 @@ class LinePlace(NamedTuple):
 
 
 class LinePlaces(NamedTuple):
-    """Where a unit has code of a line.
+    """The addresses of a line's code in a unit.
 
-    ``below`` and ``above`` are the nearest lines of such files that have code, None for none.
+    ``below`` and ``above`` are the nearest lines with code in these files, or None.
     """
 
     places: tuple[LinePlace, ...]
@@ -111,7 +112,7 @@ class LinePlaces(NamedTuple):
 
 
 class DwarfStats(NamedTuple):
-    """Units in the image, tables built so far, bytes they hold, restarts of libdw."""
+    """Number of units in the image, tables built so far, their bytes, restarts of libdw."""
 
     units: int
     loads: int
@@ -120,14 +121,17 @@ class DwarfStats(NamedTuple):
 
 
 def load() -> tuple[FFI, Lib]:
-    """The native extension: cffi's ``ffi`` and ``lib``."""
+    """Load the native extension; return cffi's ``ffi`` and ``lib``."""
     from retsnoop_py._dwarf import ffi, lib
 
     return ffi, lib
 
 
 def defect(path: Path) -> tuple[str, bool] | None:
-    """Why libdw cannot read the DWARF of ``path``, and whether for its compression; None if not."""
+    """Return why libdw cannot read the DWARF of ``path``; None if it can.
+
+    The second value is True if the compression is not supported.
+    """
     ffi, lib = load()
     error, message = ffi.new("int *"), ffi.new("char[256]")
     handle = lib.rsn_dwarf_open(os.fsencode(path), -1, ffi.NULL, 0, error, message, 256)
@@ -139,12 +143,12 @@ def defect(path: Path) -> tuple[str, bool] | None:
 
 
 class DwarfImage:
-    """An ELF image with DWARF, open until closed; a context manager. Safe to share by threads.
+    """An ELF image with DWARF; a context manager. Threads may share it.
 
-    ``sections`` (name → runtime address) places a relocatable image; other images keep the
-    addresses they were linked at. ``fd``: the file is open already, and left so. Raises
-    InputError where the file cannot be read and DataError where it is no ELF file, has no DWARF
-    or cannot be decoded.
+    ``sections`` (name → runtime address) places a relocatable image; other images keep their linked
+    addresses. ``fd``: an open descriptor of the file, which stays open. Raise InputError if the
+    file cannot be read. Raise DataError if it is not an ELF file, has no DWARF or cannot be
+    decoded.
     """
 
     def __init__(self, path: Path, sections: Mapping[str, int] | None = None, fd: int = -1) -> None:
@@ -190,7 +194,7 @@ class DwarfImage:
         self.close()
 
     def close(self) -> None:
-        """Free everything; the image must not be used any more. Calling it again does nothing."""
+        """Free all memory; the image must not be used after that. Idempotent."""
         with self._lock:
             handle: CData | None = self._handle
             if handle is not None:
@@ -198,9 +202,9 @@ class DwarfImage:
                 self._handle = None  # type: ignore[assignment] # so that a later call is a TypeError
 
     def lookup(self, address: int) -> Location | None:
-        """The inline chain at ``address``, None where DWARF knows nothing of it.
+        """Return the inline chain at ``address``; None if DWARF lacks the address.
 
-        Raises DataError where the unit that has it cannot be decoded.
+        Raise DataError if the address's unit cannot be decoded.
         """
         with self._lock:
             frames = self._frames
@@ -223,10 +227,10 @@ class DwarfImage:
         return DwarfFrame(self._text(raw.function), self._text(raw.file), raw.line, raw.column)
 
     def variables(self, address: int) -> tuple[Variable, ...]:
-        """The variables whose place is known at ``address``, outer scopes' before inner ones'.
+        """Return the variables with a known location at ``address``, outer scopes first.
 
-        Those that are kept in pieces, or computed of more than a register and a number, are left
-        out. Raises DataError where the unit that has the address cannot be decoded.
+        Variables in pieces, or computed from more than a register and a number, are omitted. Raise
+        DataError if the address's unit cannot be decoded.
         """
         ffi, lib = self._ffi, self._lib
         found = ffi.new("struct rsn_dwarf_variable[]", _MAX_VARIABLES)
@@ -251,7 +255,7 @@ class DwarfImage:
         )
 
     def units(self) -> tuple[CompileUnit, ...]:
-        """All compile units with their ranges. Raises DataError where they cannot be decoded."""
+        """Return all compile units with their ranges. Raise DataError if they cannot be decoded."""
         ffi = self._ffi
         units, ranges = ffi.new("struct rsn_dwarf_unit **"), ffi.new("struct rsn_dwarf_range **")
         counts = ffi.new("size_t[2]")
@@ -275,9 +279,9 @@ class DwarfImage:
             )
 
     def find_line(self, unit: int, path: str, line: int) -> LinePlaces:
-        """Where the unit at index ``unit`` of :meth:`units` has code of a line.
+        """Return the code of a line in the unit at index ``unit`` of :meth:`units`.
 
-        Of any file whose path is ``path`` or ends in it. Raises DataError for damaged DWARF.
+        Files match if their path is ``path`` or ends with it. Raise DataError for damaged DWARF.
         """
         ffi = self._ffi
         near = ffi.new("uint32_t[2]", [0, _NO_LINE])
@@ -306,7 +310,7 @@ class DwarfImage:
 
     @property
     def stats(self) -> DwarfStats:
-        """What the image costs now."""
+        """Return the current memory use of the image."""
         raw = self._ffi.new("struct rsn_dwarf_stats *")
         with self._lock:
             self._lib.rsn_dwarf_get_stats(self._handle, raw)

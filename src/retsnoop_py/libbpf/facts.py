@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Typed access to the C helpers of ``src/native/facts.h``: symbol lists and BTF in bulk.
 
-Only bytes and numbers pass here; what they mean is decided in the modules that call.
+This module passes only bytes and numbers; the calling modules interpret them.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ __all__ = [
 
 #: ``struct rsn_sym``: address, name, module, size, lengths of name and module, type.
 _SYM = struct.Struct("=QIIIHHc7x")
-#: The size is the fifth word of 32 bits in it.
+#: Index of the size, as a 32-bit word.
 _SIZE_WORD = 4
-#: ``struct rsn_signature``: parameters, their slots, flags, bytes of the result.
+#: ``struct rsn_signature``: parameters, their slots, flags, size of the result in bytes.
 _SIGNATURE = struct.Struct("=BBBB")
-#: The last of BTF's kinds that ``btf.c`` knows: ENUM64.
+#: The last kind of BTF types that ``btf.c`` knows: ENUM64.
 _LAST_KIND = 19
 
 
@@ -56,7 +56,7 @@ class ListFormat(IntEnum):
 
 
 class State(IntEnum):
-    """``enum rsn_state``: what a line of kallsyms is to a tracer."""
+    """``enum rsn_state``: how a tracer can use a symbol of kallsyms."""
 
     NOT_FUNCTION = 0
     UNTRACEABLE = 1
@@ -65,9 +65,9 @@ class State(IntEnum):
 
 
 class Line(Value):
-    """One line of a symbol list, undecoded. ``module`` is empty for vmlinux.
+    """A line of a symbol list, as bytes. ``module`` is empty for vmlinux.
 
-    ``size`` is the distance to the next symbol in bytes, 2**32 - 1 where there is none.
+    ``size`` is the distance to the next symbol in bytes, 2**32 - 1 without a next symbol.
     """
 
     address: int
@@ -80,7 +80,7 @@ class Line(Value):
 class Functions(Value):
     """The functions of a table: a :class:`State` per symbol, and indexes by state.
 
-    ``listed`` are those ftrace lists, traceable or ambiguous; ``others`` it does not.
+    ``listed``: functions in ftrace's list, traceable or ambiguous. ``others``: all other functions.
     """
 
     states: bytearray
@@ -89,7 +89,7 @@ class Functions(Value):
 
 
 class Matches(Value):
-    """Which symbols matched: their indexes, the first glob that matches each, counts per glob."""
+    """The matching symbols: indexes, the first matching glob of each, counts per glob."""
 
     symbols: array[int]
     globs: array[int]
@@ -112,16 +112,16 @@ def _check_memory(result: int) -> int:
 
 
 def glob_match(glob: str, name: str) -> bool:
-    """Whether ``glob``, where ``*`` is any text and ``?`` one character, is all of ``name``."""
+    """Return True if ``glob`` matches all of ``name``; ``*`` is any text, ``?`` one character."""
     _, lib = _native()
     pattern, text = glob.encode(), name.encode()
     return bool(lib.rsn_glob_match(pattern, len(pattern), text, len(text)))
 
 
 class SymbolTable:
-    """The symbols a file lists, read once; of kallsyms the functions only, sorted by address.
+    """The symbols of a file, read once; of kallsyms only functions, sorted by address.
 
-    Raises OSError where the file cannot be read.
+    Raise OSError if the file cannot be read.
     """
 
     def __init__(self, path: Path, form: ListFormat) -> None:
@@ -140,9 +140,9 @@ class SymbolTable:
             raise OSError(-error[0], os.strerror(-error[0]), path)
         self._table = ffi.gc(table, lib.rsn_syms_free)
         self._count: int = table.cnt
-        #: Bytes of the file.
+        #: Size of the file in bytes.
         self.bytes: int = table.bytes
-        #: Where the kernel's ``ftrace_pages_start`` is, if the list tells; else 0.
+        #: Address of the kernel's ``ftrace_pages_start``; 0 if the list lacks it.
         self.trace_points: int = table.trace_points
         self._raw = ffi.buffer(table.syms, self._count * _SYM.size)
         self._text = ffi.buffer(table.text, table.text_len)
@@ -151,7 +151,7 @@ class SymbolTable:
         return self._count
 
     def line(self, index: int) -> Line:
-        """The symbol at ``index``."""
+        """Return the symbol at ``index``."""
         address, name, module, size, name_len, module_len, kind = _SYM.unpack_from(
             self._raw, index * _SYM.size
         )
@@ -161,7 +161,7 @@ class SymbolTable:
         )
 
     def columns(self, indexes: array[int]) -> tuple[array[int], array[int], list[str], list[str]]:
-        """Addresses, sizes, names and modules of the symbols at ``indexes``, in bulk."""
+        """Return addresses, sizes, names and modules of the symbols at ``indexes``, in bulk."""
         ffi, lib = _native()
         syms = bytearray(len(indexes) * _SYM.size)
         size = 0
@@ -190,24 +190,24 @@ class SymbolTable:
         )
 
     def address(self, index: int) -> int:
-        """The address of the symbol at ``index``."""
+        """Return the address of the symbol at ``index``."""
         value: int = _SYM.unpack_from(self._raw, index * _SYM.size)[0]
         return value
 
     def above(self, address: int) -> int:
-        """Index of the first symbol above ``address``; the table is sorted by address."""
+        """Return the index of the first symbol above ``address``; the table must be sorted."""
         _, lib = _native()
         index: int = lib.rsn_syms_upper(self._table, address)
         return index
 
     def count(self, prefix: str) -> int:
-        """How many names start with ``prefix``."""
+        """Return how many names start with ``prefix``."""
         _, lib = _native()
         count: int = lib.rsn_syms_count(self._table, prefix.encode())
         return count
 
     def find(self, name: str) -> list[int]:
-        """Indexes of all symbols called ``name``."""
+        """Return the indexes of all symbols called ``name``."""
         ffi, lib = _native()
         room = 64
         while True:
@@ -218,7 +218,7 @@ class SymbolTable:
             room = found
 
     def namesakes(self, names: Sequence[str], module: str | None) -> list[int]:
-        """How many functions of ``module``, None for vmlinux, have each of ``names``."""
+        """Return how many functions of ``module``, None for vmlinux, have each of ``names``."""
         ffi, lib = _native()
         out = ffi.new("uint32_t[]", max(len(names), 1))
         blob = b"\0".join(name.encode() for name in names) + b"\0"
@@ -227,9 +227,10 @@ class SymbolTable:
         return list(out[0 : len(names)])
 
     def functions(self, traceable: SymbolTable, *, by_address: bool, text_end: int) -> Functions:
-        """Join with the list of traceable functions; this table is sorted by address.
+        """Return the functions, joined with the list of traceable functions.
 
-        ``by_address``: that list has addresses. ``text_end``: where vmlinux's text ends.
+        This table is sorted by address. ``by_address``: the list has addresses. ``text_end``: end
+        of vmlinux's text.
         """
         _, lib = _native()
         return self._sorted_out(
@@ -239,7 +240,7 @@ class SymbolTable:
         )
 
     def functions_at(self, points: array[int], *, text_end: int) -> Functions:
-        """The same with the addresses of ftrace's trace points instead of a list of names."""
+        """Return the functions, joined with the addresses of ftrace's trace points."""
         ffi, lib = _native()
         data = ffi.from_buffer("uint64_t[]", points)
         return self._sorted_out(
@@ -259,7 +260,7 @@ class SymbolTable:
         return Functions(states, listed[: out.listed_cnt], others[: out.other_cnt])
 
     def match(self, subset: array[int], globs: Sequence[tuple[str, str | None]]) -> Matches:
-        """Match the symbols of ``subset`` against all ``globs``, (name, module or None) each."""
+        """Match the symbols of ``subset`` against all ``globs``, each (name, module or None)."""
         ffi, lib = _native()
         strings = [
             (ffi.new("char[]", name.encode()), module and ffi.new("char[]", module.encode()))
@@ -287,11 +288,11 @@ class SymbolTable:
 
 
 class IteratedSymbols(SymbolTable):
-    """The kernel's symbols by a BPF iterator, which takes half of what reading kallsyms does.
+    """The kernel's symbols from a BPF iterator, in half the time of reading kallsyms.
 
-    ``function`` is the id of ``bpf_iter_ksym`` in the kernel's BTF; ``offsets``, in bytes, those of
-    value, type, name, module_name, exported and show_value in ``struct kallsym_iter``.
-    Raises OSError where the kernel refuses.
+    ``function``: the id of ``bpf_iter_ksym`` in the kernel's BTF. ``offsets``: the offsets in bytes
+    of value, type, name, module_name, exported and show_value in ``struct kallsym_iter``. Raise
+    OSError if the kernel rejects the iterator.
     """
 
     def __init__(self, function: int, offsets: Sequence[int]) -> None:
@@ -303,10 +304,10 @@ class IteratedSymbols(SymbolTable):
 
 
 def btf_index(types: memoryview, layout: bytes) -> array[int]:
-    """Word offset of each type of a BTF type section, given as bytes.
+    """Return the word offset of each type of a BTF type section, given as bytes.
 
-    ``layout`` is its layout section, empty where it has none. Raises :class:`DataError` where
-    the types do not make sense, or where one is of a kind that neither we nor ``layout`` know.
+    ``layout``: the layout section, may be empty. Raise :class:`DataError` if the types are invalid,
+    or if neither this module nor ``layout`` has the kind of a type.
     """
     ffi, lib = _native()
     words = ffi.from_buffer("uint32_t[]", types)
@@ -333,9 +334,9 @@ def btf_find(
     kinds: int,
     names: Sequence[str],
 ) -> array[int]:
-    """For each name 1 + the index of the first type so called whose kind is a bit of ``kinds``.
+    """Return for each name 1 + the index of the first type whose kind is a bit of ``kinds``.
 
-    0 where there is none. ``sections``: types, strings, and the strings of the base BTF.
+    0 if no type has the name. ``sections``: types, strings, and the strings of the base BTF.
     """
     ffi, lib = _native()
     types, strings, base = (ffi.from_buffer(part) for part in sections)
@@ -351,12 +352,12 @@ def btf_find(
     return found
 
 
-#: Types, their word offsets by id, and the first id: a BTF that functions are of, or its base.
+#: Types, their word offsets by id, and the first id, of a BTF blob or its base.
 Part = tuple[memoryview, "array[int]", int]
 
 
 def _parts(blobs: Sequence[Part]) -> tuple[CData, object]:
-    """``struct rsn_btf_part`` of each, and what has to live as long."""
+    """Return ``struct rsn_btf_part`` of each blob, and objects that must live as long."""
     ffi, _ = _native()
     keep = [
         (ffi.from_buffer("uint32_t[]", types), ffi.from_buffer("uint32_t[]", offsets), first)
@@ -367,9 +368,9 @@ def _parts(blobs: Sequence[Part]) -> tuple[CData, object]:
 
 
 def btf_returns(blobs: Sequence[Part], functions: array[int]) -> array[int]:
-    """The ids of the types that ``functions`` (ids) return.
+    """Return the ids of the types that ``functions`` (ids) return.
 
-    Raises :class:`DataError` for an id that is not a function prototype.
+    Raise :class:`DataError` for an id that is not a function prototype.
     """
     ffi, lib = _native()
     table, _keep = _parts(blobs)
@@ -385,9 +386,10 @@ def btf_returns(blobs: Sequence[Part], functions: array[int]) -> array[int]:
 def btf_signatures(
     blobs: Sequence[Part], functions: Sequence[int]
 ) -> Iterable[tuple[int, int, int, int]]:
-    """Parameters, slots they fill, ``enum rsn_signature_flags`` and bytes of the result, each.
+    """Return for each of ``functions`` (ids) the fields of its signature.
 
-    ``functions`` are ids.
+    They are the number of parameters, the slots that they fill, ``enum rsn_signature_flags`` and
+    the size of the result in bytes.
     """
     ffi, lib = _native()
     table, _keep = _parts(blobs)

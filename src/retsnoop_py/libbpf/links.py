@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Attaching by what libbpf has no call for, and trying what the running kernel takes.
+"""Attach in ways that libbpf does not support, and test features of the running kernel.
 
-That is perf events in bulk, trampolines, tracing-multi links. Here a refusal is an errno, positive,
-and 0 where it worked: the kernel says no to single functions and its reason is part of the result.
-What is only tried is closed at once.
+These are perf events in bulk, trampolines and tracing-multi links. Functions return a positive
+errno, or 0 on success: the kernel may reject single functions, and the reason is part of the
+result. A test closes its program or link at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FUNC_GET_BRANCH_SNAPSHOT = 176
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """A refusal is an answer here: what libbpf has to say about it is of no use."""
+    """Drop libbpf's messages: a rejection is an expected result here."""
     lib.rsn_log_start(0)
     try:
         yield
@@ -36,69 +36,72 @@ def _silence() -> Iterator[None]:
 
 
 def has_program_type(kind: int) -> bool:
-    """Whether the kernel has programs of this type; also where that cannot be said."""
+    """Return True if the kernel has programs of this type, or if the test fails."""
     with _silence():
         return lib.libbpf_probe_bpf_prog_type(kind, ffi.NULL) != 0
 
 
 def has_map(kind: int) -> bool:
-    """Whether the kernel has maps of this type."""
+    """Return True if the kernel has maps of this type."""
     with _silence():
         return lib.libbpf_probe_bpf_map_type(kind, ffi.NULL) == 1
 
 
 def has_helper(number: int, prog_type: int = PROG_KPROBE) -> bool:
-    """Whether programs of this type may call helper ``number``.
+    """Return True if programs of this type may call helper ``number``.
 
-    Where no program can be loaded at all, libbpf says yes.
+    Also True if no program can be loaded at all, by libbpf's test.
     """
     with _silence():
         return lib.libbpf_probe_bpf_helper(prog_type, number, ffi.NULL) == 1
 
 
 def load() -> int:
-    """Load a kprobe program of two instructions."""
+    """Load a kprobe program of two instructions; return 0 or an errno."""
     with _silence():
         return -lib.rsn_try_load()
 
 
 def atomic_result() -> int:
-    """Load a program with an atomic addition that gives what was there before (``BPF_FETCH``)."""
+    """Load a program with an atomic addition that returns the old value (``BPF_FETCH``)."""
     with _silence():
         return -lib.rsn_try_fetch()
 
 
 def kfunc(btf_id: int) -> int:
-    """Load a program that calls the kernel function ``btf_id``, which need not be callable."""
+    """Load a program that calls the kernel function ``btf_id``, which need not be a kfunc."""
     with _silence():
         return -lib.rsn_try_kfunc(btf_id)
 
 
 def kprobe_multi(*, session: bool) -> int:
-    """Attach by kprobe.multi, or by kprobe.session, to what the kernel notices last is nothing."""
+    """Try kprobe.multi or kprobe.session with an invalid address, so no function is hooked.
+
+    The kernel checks the addresses last, so EFAULT means that the link type is supported.
+    """
     with _silence():
         return -lib.rsn_try_kprobe_multi(session)
 
 
 def fsession_multi(btf_id: int) -> int:
-    """Attach by fsession.multi to the function ``btf_id``, for an instant."""
+    """Attach fsession.multi to the function ``btf_id``, and detach at once."""
     with _silence():
         return -lib.rsn_try_fsession_multi(btf_id)
 
 
 def fentry(btf_id: int) -> int:
-    """Attach a program to the entry of the function ``btf_id``, for an instant."""
+    """Attach a program to the entry of the function ``btf_id``, and detach at once."""
     with _silence():
         return -lib.rsn_try_fentry(btf_id)
 
 
 def kprobe(pmu_type: int, function: str) -> int:
-    """Open a kprobe on ``function`` as a perf event, which nothing enables."""
+    """Open a kprobe on ``function`` as a perf event, without enabling the event."""
     return -lib.rsn_try_kprobe(pmu_type, function.encode())
 
 
 def branches(cpu: int, flags: int) -> int:
-    """Make a CPU keep the branches of ``flags``, for an instant."""
+    """Make a CPU record the branches of ``flags``, and stop at once."""
     fd = open_branches(cpu, flags)
     if fd < 0:
         return -fd
@@ -107,12 +110,12 @@ def branches(cpu: int, flags: int) -> int:
 
 
 def open_branches(cpu: int, flags: int) -> int:
-    """A perf event for which a CPU keeps branch records, ``PERF_SAMPLE_BRANCH_*``; or -errno."""
+    """Open a perf event for a CPU's branch records, ``PERF_SAMPLE_BRANCH_*``; or return -errno."""
     return lib.rsn_open_branches(cpu, flags)
 
 
 class Descriptors:
-    """File descriptors that C fills in, -1 for none; closed all at once or one by one."""
+    """File descriptors that C code fills in, -1 for none; closed together or one by one."""
 
     def __init__(self, count: int) -> None:
         self.array = ffi.new("int[]", count)
@@ -127,19 +130,20 @@ class Descriptors:
         return int(self.array[index])
 
     def close(self) -> None:
-        """Close them all. Not idempotent."""
+        """Close all descriptors. Not idempotent."""
         lib.rsn_close_all(self.array, len(self.array))
 
     def close_at(self, index: int) -> None:
-        """Close one, for good."""
+        """Close one descriptor and set it to -1."""
         lib.rsn_close_all(self.array + index, 1)
         self.array[index] = -1
 
 
 def close_in_child(fds: Sequence[int]) -> bool:
-    """Close ``fds`` in a process that nobody waits for; False, with all still open, without room.
+    """Close ``fds`` in a child process that runs in the background; return True on success.
 
-    Up to Linux 6.1 at the least letting go of a trampoline takes a tenth of a second.
+    If no process can be created, all stay open. Releasing a trampoline takes a tenth of a second,
+    at least up to Linux 6.1.
     """
     return lib.rsn_close_in_child(ffi.new("int[]", fds), len(fds)) == 0
 
@@ -148,7 +152,7 @@ def close_in_child(fds: Sequence[int]) -> bool:
 
 
 class PerfProbes:
-    """Many probes of one program: an event each, and where the kernel has cookies (5.15) a link.
+    """A program's probes: a perf event for each, and a link if cookies exist (5.15).
 
     ``kind`` and ``config`` are those of ``struct perf_event_attr``.
     """
@@ -159,11 +163,11 @@ class PerfProbes:
         self._batch.pmu_type = kind
         self._batch.config = config
         self._batch.use_link = use_link
-        #: Links and events of each call of :meth:`attach`, in turn.
+        #: Links and events of each call of :meth:`attach`, alternating.
         self._fds: list[Descriptors] = []
 
     def attach(self, addresses: Sequence[int], cookies: Sequence[int]) -> list[int]:
-        """Attach to each of ``addresses``; the errno of each."""
+        """Attach to each of ``addresses``; return an errno for each."""
         count = len(addresses)
         address_array = ffi.new("uint64_t[]", addresses)
         cookie_array = ffi.new("uint64_t[]", cookies)
@@ -182,28 +186,28 @@ class PerfProbes:
             fds.close_at(index)
 
     def missed(self) -> Iterator[int]:
-        """How often each probe was missed, in the order of attaching.
+        """Yield how often each probe was missed, in the order of attaching.
 
-        0 before 6.7 (3acf8ace6823).
+        0 on kernels before 6.7 (3acf8ace6823).
         """
         for links in self._fds[::2]:
             yield from missed_by_links(links)
 
     def take(self) -> list[Descriptors]:
-        """What is still open, links before their events, for the caller to close."""
+        """Return the open descriptors, links before their events; the caller must close them."""
         fds, self._fds = self._fds, []
         return fds
 
 
 def missed_by_links(links: Sequence[int] | Descriptors) -> list[int]:
-    """How often the probe of each perf link was missed (6.7); 0 for -1."""
+    """Return how often the probe of each perf link was missed (6.7); 0 for -1."""
     counts = ffi.new("uint64_t[]", len(links))
     lib.rsn_kprobes_missed(ffi.new("int[]", list(links)), len(links), counts)
     return list(counts)
 
 
 def unrun_by_links(links: Sequence[int] | Descriptors) -> list[int]:
-    """How often the program behind each link was not run because one was at work.
+    """Return how often each link's program was skipped because another call was running.
 
     The kernel counts since 5.12 (9ed9e9ba2337), for kprobes since 6.7 (dd8657894c11).
     """
@@ -213,22 +217,22 @@ def unrun_by_links(links: Sequence[int] | Descriptors) -> list[int]:
 
 
 def unrun(program: Program) -> int:
-    """How often ``program`` was not run because it, or for kprobes any other, was (5.12)."""
+    """Return how often ``program`` was skipped during itself or, for kprobes, any other (5.12)."""
     return lib.rsn_prog_misses(program.fd)
 
 
 def unhooked(link_fd: int) -> int:
-    """Calls that a kprobe.multi or kprobe.session link did not get (6.7)."""
+    """Return the calls that a kprobe.multi or kprobe.session link missed (6.7)."""
     return lib.rsn_kprobe_multi_misses(link_fd)
 
 
 def load_copy(program: Program, prog_type: int, cookie: int) -> int:
-    """Load a copy of the template ``program`` that knows ``cookie``; its descriptor, or -errno."""
+    """Load a copy of the template ``program`` with ``cookie``; return its descriptor, or -errno."""
     return lib.rsn_load_copy(prog_type, *program.instructions, cookie)
 
 
 def attach_raw_tracepoint(prog_fd: int, name: str, cookie: int | None) -> int:
-    """Attach to a raw tracepoint; the link, or -errno. A cookie takes Linux 6.10."""
+    """Attach to a raw tracepoint; return the link, or -errno. A cookie requires Linux 6.10."""
     has_cookie = cookie is not None
     return lib.rsn_attach_raw_tracepoint(prog_fd, name.encode(), has_cookie, cookie or 0)
 
@@ -237,17 +241,17 @@ def attach_raw_tracepoint(prog_fd: int, name: str, cookie: int | None) -> int:
 
 
 class EventPair:
-    """Two events of tracefs, for entries and returns, that many functions share.
+    """Two events of tracefs, for entries and returns, shared by many functions.
 
-    ``hooks``: calls of one function whose returns can be caught at a time; ``definitions``:
-    ``kprobe_events``, opened for appending; ``programs``: descriptors for entries and for returns;
-    ``returns_first``: the order of the probes of a function.
+    ``hooks``: maximum number of simultaneous calls of a function with probed returns.
+    ``definitions``: ``kprobe_events``, opened for appending. ``programs``: descriptors for entries
+    and for returns. ``returns_first``: the order of a function's probes.
     """
 
     def __init__(
         self, tracefs: Path, owner: str, number: int, definitions: int, programs: tuple[int, int]
     ) -> None:
-        # the pair points to them
+        # The pair points to these strings.
         self._strings = tuple(ffi.new("char[]", text.encode()) for text in (str(tracefs), owner))
         pair = self._pair = ffi.new("struct rsn_event_pair *")
         pair.tracefs, pair.owner = self._strings
@@ -257,20 +261,20 @@ class EventPair:
         pair.fds = [-1] * 4
 
     def set_probes(self, *, hooks: int, use_links: bool) -> None:
-        """How its probes are made; without links (5.15) returns come first."""
+        """Configure the probes; without links (5.15) returns come first."""
         pair = self._pair
         pair.max_active = hooks
         pair.use_links, pair.returns_first = use_links, not use_links
 
     def attach(self, places: Sequence[str]) -> list[int]:
-        """Attach to more functions, each at ``SYMBOL+OFFSET``; the errno of each."""
+        """Attach to more functions, each at ``SYMBOL+OFFSET``; return an errno for each."""
         errors = ffi.new("int[]", len(places))
         texts = [ffi.new("char[]", place.encode()) for place in places]
         lib.rsn_attach_events(self._pair, ffi.new("char *[]", texts), len(places), errors)
         return list(errors)
 
     def close(self) -> None:
-        """Detach the programs; the definitions stay, for the guard to delete."""
+        """Detach the programs. The definitions stay until the guard deletes them."""
         lib.rsn_close_events(self._pair)
 
 
@@ -278,7 +282,7 @@ class EventPair:
 
 
 class FentryTarget(NamedTuple):
-    """A function for fentry: its BTF id, cookie, and where its result is in the exit's context.
+    """A function for fentry: BTF id, cookie, and offset of its result in the exit's context.
 
     ``result`` is in bytes, -1 for a void function.
     """
@@ -289,16 +293,17 @@ class FentryTarget(NamedTuple):
 
 
 def module_btf_fd(module: str) -> int:
-    """A descriptor of the BTF that the kernel has of a module, or -errno."""
+    """Return a descriptor of the kernel's BTF for a module, or -errno."""
     return lib.rsn_module_btf_fd(module.encode())
 
 
 def attach_fentry(
     templates: tuple[Program, Program], btf_fd: int, targets: Sequence[FentryTarget]
 ) -> tuple[list[int], Descriptors, Descriptors]:
-    """Attach both sides of each target, or none: errno of each, links of entries and of exits.
+    """Attach both sides of each target, or neither.
 
-    ``btf_fd`` is that of the module whose functions they are, 0 for vmlinux.
+    Return the errno of each target, the links of entries and the links of exits. ``btf_fd``: BTF of
+    the functions' module, 0 for vmlinux.
     """
     count = len(targets)
     batch = ffi.new("struct rsn_fentry_batch *")
@@ -320,7 +325,7 @@ def attach_fentry(
 def attach_tracing_multi(
     program: Program, attach_type: int, btf_ids: Sequence[int], cookies: Sequence[int]
 ) -> FdLink:
-    """One tracing-multi link for the functions ``btf_ids`` (7.x). Raises BpfError: all or none."""
+    """Attach one tracing-multi link to all functions ``btf_ids`` (7.x). Raise BpfError."""
     count = len(btf_ids)
     fd = lib.rsn_tracing_multi_link(
         program.fd,

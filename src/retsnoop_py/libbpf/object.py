@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""BPF objects, their programs, maps and links.
+"""BPF objects and their programs, maps and links.
 
-Every failing call raises :class:`~retsnoop_py.errors.BpfError` with the call's name, its errno
-and what libbpf or the verifier said meanwhile.
+Every failing call raises :class:`~retsnoop_py.errors.BpfError` with the call's name, its errno and
+the messages of libbpf or the verifier.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from retsnoop_py.package import read
 if TYPE_CHECKING:
     from retsnoop_py._bpf import Buffer, CData
 
-#: Where the BPF objects compiled for this machine lie; wheels have those of other machines, too.
+#: Folder of the BPF objects compiled for this machine. Wheels also contain other machines' objects.
 OBJECTS = Path(__file__).resolve().parent.parent / "bpf" / os.uname().machine
-#: errno values at which the reason is most often a missing right.
+#: errno values that usually mean a missing privilege.
 _DENIED = frozenset({1, 13})
-#: How libbpf introduces what the verifier said.
+#: The line before the verifier's log in libbpf's messages.
 _VERIFIER_LOG = "BEGIN PROG LOAD LOG"
-#: What libbpf says when none of the places where a kernel's BTF may lie has one it can read.
+#: libbpf's message if no file with the kernel's BTF can be read.
 _KERNEL_BTF = "failed to find valid kernel BTF"
 
 
 class MapType(IntEnum):
-    """The map types we choose between (``enum bpf_map_type``)."""
+    """The map types that retsnoop-py uses for events (``enum bpf_map_type``)."""
 
     PERF_EVENT_ARRAY = 4
     RINGBUF = 27
 
 
 def start_log(level: int) -> None:
-    """Collect libbpf's messages of this thread: 0 warnings, 1 information, 2 everything."""
+    """Collect libbpf's messages of this thread: 0 warnings, 1 information, 2 all messages."""
     lib.rsn_log_start(level)
 
 
 def take_log() -> str:
-    """Return what libbpf reported in this thread since the last call, and forget it."""
+    """Return and clear libbpf's messages of this thread since the last call."""
     text: str = ffi.string(lib.rsn_log_text()).decode(errors="replace")
     lib.rsn_log_clear()
     return text
 
 
 def fail(call: str, err: int) -> NoReturn:
-    """Raise for ``call``, which returned ``err`` (negative errno)."""
+    """Raise BpfError for ``call``, which returned ``err`` (negative errno)."""
     log = take_log()
     hint = None
     if -err in (errno.EMFILE, errno.ENFILE):
@@ -61,7 +61,7 @@ def fail(call: str, err: int) -> NoReturn:
     elif _VERIFIER_LOG in log:
         hint = "the verifier rejected a program of retsnoop-py: report this, with `uname -r` and -v"
     elif _KERNEL_BTF in log:
-        # we have read it: a kind of type that libbpf does not know ends its reading
+        # retsnoop-py has read this BTF; libbpf stops at a type of a kind that it does not know.
         hint = (
             "libbpf cannot read /sys/kernel/btf/vmlinux, which is newer than it: build with a "
             "later libbpf of the system's, RETSNOOP_LIBBPF=system make build"
@@ -69,27 +69,27 @@ def fail(call: str, err: int) -> NoReturn:
     elif -err in _DENIED:
         hint = "run as root, or with CAP_BPF and CAP_PERFMON; `dmesg` may report a lockdown"
         if resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] != resource.RLIM_INFINITY:
-            # the caller raises it where CAP_SYS_RESOURCE lets it
+            # The caller raises the limit if CAP_SYS_RESOURCE allows it.
             hint += "; before Linux 5.11, raise `ulimit -l` too"
     raise BpfError(call, -err, log, hint)
 
 
 def check(call: str, result: int) -> int:
-    """Return ``result`` unless it is a negative errno."""
+    """Return ``result``; raise BpfError if it is a negative errno."""
     if result < 0:
         fail(call, result)
     return result
 
 
 def check_pointer(call: str, pointer: CData) -> CData:
-    """Return ``pointer`` unless it is NULL, in which case errno says why."""
+    """Return ``pointer``; raise BpfError with errno if it is NULL."""
     if pointer == ffi.NULL:
         fail(call, -(ffi.errno or 22))
     return pointer
 
 
 class Link:
-    """An attached program; closing it detaches."""
+    """An attached program. Closing the link detaches the program."""
 
     def __init__(self, handle: CData) -> None:
         self._handle: CData | None = handle
@@ -102,19 +102,19 @@ class Link:
 
     @property
     def fd(self) -> int:
-        """The link's descriptor; -1 once it is closed."""
+        """Return the link's descriptor; -1 after :meth:`close`."""
         return -1 if self._handle is None else int(lib.bpf_link__fd(self._handle))
 
 
 class FdLink:
-    """A link that libbpf has no call for, known by its file descriptor."""
+    """A link without a libbpf handle, identified by its file descriptor."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
 
     @property
     def fd(self) -> int:
-        """The descriptor; -1 once it is closed."""
+        """Return the descriptor; -1 after :meth:`close`."""
         return self._fd
 
     def close(self) -> None:
@@ -125,14 +125,14 @@ class FdLink:
 
 
 class VerifierLog:
-    """Memory for what the verifier says of one program; it has to outlive the load."""
+    """Memory for a program's verifier log; must exist until the load ends."""
 
     def __init__(self, size: int) -> None:
         self.memory: CData = ffi.new("char[]", size)
 
     @property
     def text(self) -> str:
-        """What was said."""
+        """Return the log."""
         return ffi.string(self.memory).decode(errors="replace")
 
 
@@ -148,23 +148,23 @@ class Program:
 
     @property
     def fd(self) -> int:
-        """The loaded program's file descriptor."""
+        """Return the loaded program's file descriptor."""
         return check(f"bpf_program__fd({self.name})", lib.bpf_program__fd(self.handle))
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the kernel has it."""
+        """Return True if the program is loaded."""
         return int(lib.bpf_program__fd(self.handle)) >= 0
 
     @property
     def kind(self) -> int:
-        """Its type, of ``enum bpf_prog_type``; 0 where libbpf does not know the section."""
+        """Return the type, of ``enum bpf_prog_type``; 0 if libbpf does not know the section."""
         return int(lib.bpf_program__type(self.handle))
 
     def keep_log(self, size: int, level: int) -> VerifierLog:
-        """Say before load that the verifier's log is to be kept, in ``size`` bytes.
+        """Before load: keep the verifier log of this program, in ``size`` bytes.
 
-        ``level`` is that of bpf(2): 1 and 2 for the program as it is followed, 4 for statistics.
+        ``level`` is the log level of bpf(2): 1 and 2 print the executed path, 4 prints statistics.
         """
         log = VerifierLog(size)
         call = f"bpf_program__set_log_buf({self.name})"
@@ -174,16 +174,16 @@ class Program:
 
     @property
     def instructions(self) -> tuple[CData, int]:
-        """The program as it was loaded: ``struct bpf_insn *`` and how many there are."""
+        """Return the program's instructions: ``struct bpf_insn *`` and their number."""
         count = lib.bpf_program__insn_cnt(self.handle)
         return lib.bpf_program__insns(self.handle), int(count)
 
     def set_autoload(self, autoload: bool) -> None:
-        """Say before load whether this program is wanted."""
+        """Before load: select whether this program is loaded."""
         check("bpf_program__set_autoload", lib.bpf_program__set_autoload(self.handle, autoload))
 
     def set_kind(self, kind: int, attach_type: int) -> None:
-        """Say before load what a program is whose section libbpf does not know.
+        """Before load: set the type of a program in a section that libbpf does not know.
 
         ``kind`` and ``attach_type`` are of ``enum bpf_prog_type`` and ``bpf_attach_type``.
         """
@@ -194,24 +194,24 @@ class Program:
         )
 
     def replace(self, fd: int, function: str) -> None:
-        """Say before load that it takes the place of ``function`` of the loaded program ``fd``."""
+        """Before load: make this program replace ``function`` of the loaded program ``fd``."""
         check(
             f"bpf_program__set_attach_target({self.name}, {function})",
             lib.bpf_program__set_attach_target(self.handle, fd, function.encode()),
         )
 
     def run(self, *args: int) -> None:
-        """Run a raw tracepoint program once, here and now, with these arguments (5.10)."""
+        """Run a raw tracepoint program once, in this process, with these arguments (5.10)."""
         words = ffi.new("uint64_t[]", args)
         check(f"run {self.name}", lib.rsn_run_program(self.fd, words, len(args)))
 
     def attach(self) -> Link:
-        """Attach as the section name says."""
+        """Attach to the target that the section name gives."""
         link = lib.bpf_program__attach(self.handle)
         return Link(check_pointer(f"attach {self.section}", link))
 
     def iterate(self) -> bytes:
-        """Run an iterator over everything it goes through; what it wrote."""
+        """Run an iterator once over all its objects; return its output."""
         link = self.attach()
         try:
             fd = check(f"iterate {self.section}", lib.bpf_iter_create(link.fd))
@@ -230,7 +230,7 @@ class Program:
         on_return: bool = False,
         session: bool = False,
     ) -> Link:
-        """Attach to all ``addresses`` by one kprobe.multi link: all of them or none."""
+        """Attach to all ``addresses`` with one kprobe.multi link; on failure to none."""
         addrs = ffi.new("unsigned long[]", list(addresses))
         values = ffi.new("__u64[]", list(cookies))
         opts = ffi.new("struct bpf_kprobe_multi_opts *")
@@ -250,7 +250,7 @@ class BpfMap:
 
     @property
     def fd(self) -> int:
-        """The created map's file descriptor."""
+        """Return the created map's file descriptor."""
         return check(f"bpf_map__fd({self.name})", lib.bpf_map__fd(self.handle))
 
     def set_type(self, kind: MapType) -> None:
@@ -261,7 +261,7 @@ class BpfMap:
             check("bpf_map__set_value_size", lib.bpf_map__set_value_size(self.handle, 4))
 
     def set_max_entries(self, count: int) -> None:
-        """Size the map before load (a ring buffer: bytes)."""
+        """Set the size of the map before load (ring buffers: in bytes)."""
         check(
             f"bpf_map__set_max_entries({self.name}, {count})",
             lib.bpf_map__set_max_entries(self.handle, count),
@@ -269,80 +269,80 @@ class BpfMap:
 
     @property
     def kind(self) -> int:
-        """Its type, of ``enum bpf_map_type``."""
+        """Return the type, of ``enum bpf_map_type``."""
         return int(lib.bpf_map__type(self.handle))
 
     @property
     def flags(self) -> int:
-        """What it is created with, ``BPF_F_*``."""
+        """Return the flags for creation, ``BPF_F_*``."""
         return int(lib.bpf_map__map_flags(self.handle))
 
     @property
     def is_internal(self) -> bool:
-        """Whether libbpf made it, for a section such as .rodata."""
+        """Return True if libbpf made the map, for a section such as .rodata."""
         return bool(lib.bpf_map__is_internal(self.handle))
 
     def set_autocreate(self, autocreate: bool) -> None:
-        """Say before load whether it is to be created."""
+        """Before load: select whether the map is created."""
         call = f"bpf_map__set_autocreate({self.name})"
         check(call, lib.bpf_map__set_autocreate(self.handle, autocreate))
 
     def unpin(self) -> None:
-        """Say before load that it is not to be pinned, nor one that is pinned to be used."""
+        """Before load: do not pin the map, and do not use a pinned map."""
         call = f"bpf_map__set_pin_path({self.name})"
         check(call, lib.bpf_map__set_pin_path(self.handle, ffi.NULL))
 
     @property
     def key_size(self) -> int:
-        """Bytes of an element's key."""
+        """Return the size of a key in bytes."""
         return int(lib.bpf_map__key_size(self.handle))
 
     @property
     def value_size(self) -> int:
-        """Bytes of an element's value."""
+        """Return the size of a value in bytes."""
         return int(lib.bpf_map__value_size(self.handle))
 
     def set_value_size(self, size: int) -> None:
-        """Change the size of the values before load, in bytes."""
+        """Before load: change the size of the values, in bytes."""
         call = f"bpf_map__set_value_size({self.name}, {size})"
         check(call, lib.bpf_map__set_value_size(self.handle, size))
 
     @property
     def max_entries(self) -> int:
-        """How many elements it may have."""
+        """Return the maximum number of elements."""
         return int(lib.bpf_map__max_entries(self.handle))
 
     def functions(self, programs: Sequence[Program]) -> dict[int, str]:
-        """Of a table of functions (struct_ops): which of ``programs`` it has, by offset, bytes."""
+        """Return the ``programs`` of a struct_ops map, by their offset in bytes."""
         known = {int(ffi.cast("uintptr_t", one.handle)): one.name for one in programs}
         members = enumerate(self._members())
         return {at * 8: known[value] for at, value in members if value in known}
 
     def leave_out(self, offsets: Iterable[int]) -> None:
-        """Take functions out of a table of them, before load, by their offsets in bytes."""
+        """Before load: remove functions from a struct_ops map, by their offsets in bytes."""
         members = self._members()
         for at in offsets:
             members[at // 8] = 0
 
     def _members(self) -> CData:
-        """The table as libbpf has it before it is loaded: a pointer to a program, or what it is."""
+        """Return the members of a struct_ops map before load: pointers to programs, or values."""
         size = ffi.new("size_t *")
         base = check_pointer(f"map {self.name}", lib.bpf_map__initial_value(self.handle, size))
         return ffi.cast(f"uint64_t[{size[0] // 8}]", base)
 
     def attach(self) -> Link:
-        """Register a table of functions (struct_ops), until the link is closed."""
+        """Register a struct_ops map until the link is closed."""
         link = lib.bpf_map__attach_struct_ops(self.handle)
         return Link(check_pointer(f"attach table {self.name}", link))
 
     def lookup(self, key: bytes) -> bytes:
-        """One element."""
+        """Return an element's value."""
         value = ffi.new("char[]", self.value_size)
         check(f"look up {self.name}", lib.bpf_map_lookup_elem(self.fd, key, value))
         return bytes(ffi.buffer(value))
 
     def read_all(self) -> bytes:
-        """All elements of an array that can be mapped, one behind the other, without bpf(2)."""
+        """Return all elements of a mmapable array, one after another, without bpf(2)."""
         size = self.max_entries * self.value_size
         try:
             with mmap.mmap(self.fd, size, prot=mmap.PROT_READ) as memory:
@@ -355,7 +355,7 @@ class BpfMap:
         check(f"update {self.name}", lib.bpf_map_update_elem(self.fd, key, value, 0))
 
     def update_many(self, items: Sequence[tuple[bytes, bytes]]) -> None:
-        """Set many elements, in one call where the kernel can."""
+        """Set many elements, with one system call if the kernel supports batches."""
         if not items:
             return
         count = ffi.new("__u32 *", len(items))
@@ -367,12 +367,12 @@ class BpfMap:
 
 
 class BpfObject:
-    """One compiled BPF object: opened, adjusted, loaded, closed (a context manager).
+    """A compiled BPF object: open, adjust, load and close it (a context manager).
 
-    ``globals`` are set by name before :meth:`load` (``.rodata``) and read or set at any time
-    after (``.bss``). ``change`` makes what is opened of what the file has. ``kconfig``: lines of
-    the kernel's configuration, which is asked only for what is not in them. ``image``: the bytes
-    of the object; ``path`` is only its name then.
+    ``globals`` are set by name before :meth:`load` (``.rodata``), and read or set at any time after
+    it (``.bss``). ``change`` maps the file's contents to the contents that are opened. ``kconfig``:
+    lines of the kernel's configuration; the kernel's own file is read only for other options.
+    ``image``: the bytes of the object; then ``path`` is only its name.
     """
 
     def __init__(
@@ -406,7 +406,7 @@ class BpfObject:
         self.close()
 
     def close(self) -> None:
-        """Free everything that is not held by a link. Idempotent."""
+        """Free all memory and descriptors except those of links. Idempotent."""
         handle: CData | None = self.handle
         self.handle = None  # type: ignore[assignment] # so that a later call is a TypeError
         if handle is not None:
@@ -417,12 +417,12 @@ class BpfObject:
         check(f"load {self.path.name}", lib.bpf_object__load(self.handle))
 
     def program(self, name: str) -> Program:
-        """The program called ``name``."""
+        """Return the program called ``name``."""
         handle = lib.bpf_object__find_program_by_name(self.handle, name.encode())
         return Program(check_pointer(f"program {name}", handle))
 
     def programs(self) -> list[Program]:
-        """All programs, in the object's order."""
+        """Return all programs, in the object's order."""
         found = []
         handle = lib.bpf_object__next_program(self.handle, ffi.NULL)
         while handle != ffi.NULL:
@@ -431,12 +431,12 @@ class BpfObject:
         return found
 
     def map(self, name: str) -> BpfMap:
-        """The map called ``name``; data sections by their own (``.rodata``)."""
+        """Return the map called ``name``; data sections have their own names (``.rodata``)."""
         handle = lib.bpf_object__find_map_by_name(self.handle, name.encode())
         return BpfMap(name, check_pointer(f"map {name}", handle))
 
     def maps(self) -> list[BpfMap]:
-        """All maps, in the object's order; those of data sections among them."""
+        """Return all maps, including those of data sections, in the object's order."""
         found = []
         handle = lib.bpf_object__next_map(self.handle, ffi.NULL)
         while handle != ffi.NULL:
@@ -445,13 +445,13 @@ class BpfObject:
         return found
 
     def btf(self) -> bytes:
-        """The object's own BTF, raw."""
+        """Return the object's own BTF as raw bytes."""
         size = ffi.new("uint32_t *")
         data = lib.btf__raw_data(lib.bpf_object__btf(self.handle), size)
         return bytes(ffi.buffer(check_pointer("btf__raw_data", data), size[0]))
 
     def global_bytes(self, section: str, name: str) -> Buffer:
-        """The memory of a global variable, readable and writable, as a cffi buffer."""
+        """Return the memory of a global variable as a cffi buffer, readable and writable."""
         offset, size = ffi.new("uint32_t *"), ffi.new("uint32_t *")
         btf = lib.bpf_object__btf(self.handle)
         call = f"find {name} in {section}"
@@ -462,6 +462,6 @@ class BpfObject:
         return ffi.buffer(ffi.cast("char *", base) + offset[0], size[0])
 
     def set_global(self, section: str, name: str, value: int) -> None:
-        """Set an integer or bool global of whatever width it was declared with."""
+        """Set an integer or bool global variable of any width."""
         memory = self.global_bytes(section, name)
         memory[:] = value.to_bytes(len(memory), "little")

@@ -15,18 +15,18 @@ from retsnoop_py.value import Value
 
 
 class SpoolError(IntEnum):
-    """``enum rsn_queue_error``: why there was no room, where no errno says it."""
+    """``enum rsn_queue_error``: reasons for a lost record that have no errno."""
 
     FULL = lib.RSN_QUEUE_FULL
     SLOW = lib.RSN_QUEUE_SLOW
 
 
 class ReaderStats(Value):
-    """Counters since start: numbers of records, and bytes.
+    """Counters since the start: numbers of records, and bytes.
 
-    ``lost_memory``: there was no room for them, neither in memory nor in the file; ``error`` is
-    the errno that says why, one of :class:`SpoolError`, or 0. ``waiting_bytes`` can be taken now,
-    ``peak_bytes`` is the most that ever could; ``spooled_bytes`` went through the file.
+    ``lost_memory``: records for which neither memory nor the file had room; ``error`` is the
+    reason: an errno, one of :class:`SpoolError`, or 0. ``waiting_bytes`` can be taken now,
+    ``peak_bytes`` is the maximum so far; ``spooled_bytes`` went through the file.
     """
 
     records: int
@@ -36,13 +36,13 @@ class ReaderStats(Value):
     waiting_bytes: int
     peak_bytes: int
     spooled_bytes: int
-    #: How large the file may become.
+    #: Maximum size of the file in bytes.
     spool_limit: int
     error: int
 
     @property
     def why_lost(self) -> str:
-        """In words, where something was lost, and what to do about it."""
+        """Return why records were lost, with advice; empty if none were lost."""
         where = spool_directory()
         if not self.error:
             return ""
@@ -63,22 +63,22 @@ class ReaderStats(Value):
 
 
 def spool_directory() -> str:
-    """Where records wait on disk: ``$TMPDIR``, else not ``/tmp``, which often is in memory.
+    """Return the folder for waiting records: ``$TMPDIR``, or ``/var/tmp`` instead of ``/tmp``.
 
-    The file has no name, so nobody else can have made it.
+    ``/tmp`` is often in memory. The file has no name, so no other user can prepare it.
     """
     wanted = (os.environ.get("TMPDIR"), "/var/tmp")  # noqa: S108
     return next((name for name in wanted if name and Path(name).is_dir()), "/tmp")  # noqa: S108
 
 
-#: What of the free space on its disk the file may take.
+#: The file may use one of this number of parts of the free space.
 _SHARE = 4
 
 
 def spool_share(directory: str) -> int:
-    """How many bytes the file in ``directory`` may have if nobody says it: a quarter of the rest.
+    """Return the default size limit in bytes of the file in ``directory``: a quarter of the rest.
 
-    No limit where the folder cannot be looked at: using it will tell why.
+    Without a limit if the folder cannot be read: using the folder will report the error.
     """
     try:
         there = os.statvfs(directory)
@@ -88,11 +88,11 @@ def spool_share(directory: str) -> int:
 
 
 class Reader:
-    """Empties a ring or perf buffer from a thread of its own, into memory and beyond it a file.
+    """Read a ring or perf buffer in a thread, into memory and, if that is full, into a file.
 
-    ``ring_bytes`` is the buffer's size in the kernel, ``limit_bytes`` how much may wait in memory
-    for Python before further records go into a file in ``directory``, which has no more than
-    ``spool_bytes`` (None: :func:`spool_share`). A context manager.
+    ``ring_bytes``: the buffer's size in the kernel. ``limit_bytes``: the maximum that waits in
+    memory for Python, before further records go into a file in ``directory``. ``spool_bytes``: the
+    file's maximum size (None: :func:`spool_share`). A context manager.
     """
 
     def __init__(
@@ -133,9 +133,9 @@ class Reader:
         check("start the reader", lib.rsn_reader_start(self._handle))
 
     def take(self, timeout_ms: int) -> bytes | None:
-        """The oldest of what has arrived, None once all was taken after :meth:`stop`.
+        """Return the oldest data; None if all was taken after :meth:`stop`.
 
-        ``b""`` after ``timeout_ms`` of nothing, or at once when a signal comes.
+        Return ``b""`` after ``timeout_ms`` without data, or at once if a signal arrives.
         """
         size = lib.rsn_reader_take(self._handle, timeout_ms, self._data)
         if size < 0:
@@ -143,15 +143,15 @@ class Reader:
         return bytes(ffi.buffer(self._data[0], size)) if size else b""
 
     def stop(self) -> None:
-        """Read what the buffer still holds and end the thread; :meth:`take` hands it over."""
+        """Read the rest of the buffer and end the thread; :meth:`take` returns the data."""
         check("stop the reader", lib.rsn_reader_stop(self._handle))
 
     def drop(self) -> int:
-        """Forget what has arrived and was not taken; how many records that was."""
+        """Discard data that was not taken; return the number of records."""
         return int(lib.rsn_reader_drop(self._handle))
 
     def stats(self) -> ReaderStats:
-        """The counters so far."""
+        """Return the counters so far."""
         stats = ffi.new("struct rsn_reader_stats *")
         lib.rsn_reader_stats(self._handle, stats)
         queue = stats.queue
@@ -169,9 +169,9 @@ class Reader:
 
 
 class CountingRing(Reader):
-    """Reads the ring buffer ``events`` of a loaded object, from the start on.
+    """Read the ring buffer ``events`` of a loaded object, from the start.
 
-    The object counts in its variable ``lost`` the records that the buffer had no room for.
+    The object's variable ``lost`` counts the records for which the buffer had no room.
     """
 
     def __init__(self, obj: BpfObject, *, ring_bytes: int, limit_bytes: int) -> None:
@@ -184,7 +184,7 @@ class CountingRing(Reader):
         return self
 
     def lost(self) -> int:
-        """How many records were lost so far, in the kernel or on the way here."""
+        """Return how many records were lost so far, in the kernel or in the reader."""
         counted = int.from_bytes(self._object.global_bytes(".bss", "lost"), "little")
         stats = self.stats()
         return counted + stats.lost_kernel + stats.lost_memory

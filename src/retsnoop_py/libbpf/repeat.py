@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The writer of repeated sessions, in C (``src/native/repeat.c``)."""
+"""Write repeated sessions in C (``src/native/repeat.c``)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from retsnoop_py._bpf import ffi, lib
 
 __all__ = ["Found", "Kind", "Piece", "RecordMember", "Writer", "record_members"]
 
-#: How many numbers a session's record has, each slot and each event.
+#: The number of numbers in a session's record, in each slot and in each event.
 SESSION, SLOT, EVENT = lib.RSN_REPEAT_SESSION, lib.RSN_REPEAT_SLOT, lib.RSN_REPEAT_EVENT
 
 
 class Kind(IntEnum):
-    """``enum rsn_repeat_kind``: what a piece writes."""
+    """``enum rsn_repeat_kind``: the output of a piece."""
 
     TEXT = lib.RSN_REPEAT_TEXT
     DASHES = lib.RSN_REPEAT_DASHES
@@ -40,9 +40,9 @@ class Piece(NamedTuple):
 
 
 class RecordMember(NamedTuple):
-    """``struct rsn_repeat_member``: a member of a struct of ``records.h``, as C was compiled.
+    """``struct rsn_repeat_member``: a member of a struct of ``records.h``, as C compiled it.
 
-    ``code`` is that of a member in :class:`retsnoop_py.session.layouts.Layout`.
+    ``code`` is the code of a member in :class:`retsnoop_py.session.layouts.Layout`.
     """
 
     record: str
@@ -53,7 +53,7 @@ class RecordMember(NamedTuple):
 
 
 def record_members() -> list[RecordMember]:
-    """All members of the structs that C reads records as, in their order."""
+    """Return all members of the structs by which C reads records, in order."""
     count = ffi.new("size_t *")
     first = lib.rsn_repeat_members(count)
     return [
@@ -69,7 +69,7 @@ def record_members() -> list[RecordMember]:
 
 
 class Found(NamedTuple):
-    """``struct rsn_repeat_found``: ``used`` has numbers of templates and how often each was used.
+    """``struct rsn_repeat_found``; ``used``: numbers of templates, and how often each was used.
 
     ``candidates`` are (offset, bytes). ``word`` is (function, value), None if none is needed.
     """
@@ -83,10 +83,10 @@ class Found(NamedTuple):
 
 
 class Writer:
-    """Writes sessions that are like one it has learned.
+    """Write sessions that are like a learned session.
 
-    ``clock`` is added to times, ns. With ``by_process`` only sessions of one process are alike.
-    Records must have the layout of :func:`record_members`.
+    ``clock`` is added to times, in ns. With ``by_process``, sessions of different processes are
+    never alike. Records must have the layout of :func:`record_members`.
     """
 
     def __init__(self, *, by_process: bool, clock: int) -> None:
@@ -99,9 +99,10 @@ class Writer:
     def learn(
         self, unit: bytes, pieces: Sequence[Piece], terms: Sequence[int], texts: bytes
     ) -> int:
-        """Write sessions like the one in ``unit`` so; the template's number.
+        """Learn to write sessions like the one in ``unit``; return the template's number.
 
-        With number 0 all others are forgotten. Negative: an errno, it is left to the caller.
+        Number 0 means that all other templates are dropped. A negative errno means that the caller
+        must write such sessions.
         """
         held = [
             ffi.new("struct rsn_repeat_piece[]", list(map(tuple, pieces))),
@@ -113,13 +114,13 @@ class Writer:
         return lib.rsn_repeat_learn(self._handle, unit, len(unit), made)
 
     def learn_word(self, function: int, value: int, text: bytes, width: int) -> None:
-        """The word of a result of ``function``; of the second ``value`` if that is -1."""
+        """Learn the text for result ``value`` of ``function``; -1: for the second ``value``."""
         lib.rsn_repeat_learn_word(self._handle, function, value, text, len(text), width)
 
     def run(self, part: memoryview, lessons: int) -> Found:
-        """Write the sessions at the beginning of ``part`` that are known.
+        """Write the known sessions at the beginning of ``part``.
 
-        No more candidates than ``lessons`` are given.
+        Return at most ``lessons`` candidates.
         """
         found = self._found
         lib.rsn_repeat_run(self._handle, ffi.from_buffer(part), len(part), lessons, found)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Why a BPF object does not load: from the kernel's and libbpf's words to one explanation."""
+"""Explain why a BPF object does not load, from the messages of the kernel and libbpf."""

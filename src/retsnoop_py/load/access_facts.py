@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a log tells of an access, a register, an argument: for ``access_rules``."""
+"""Facts from a log about an access, a register or an argument: for ``access_rules``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from retsnoop_py.load.verifier_rules import rule as rule_of
 
 __all__ = ["ACCESS_FACTS", "ACCESS_MEANT"]
 
-#: Bytes of stack that one chain of calls has (MAX_BPF_STACK of the kernel).
+#: Maximum stack of a call chain in bytes (the kernel's MAX_BPF_STACK).
 _MOST_STACK = 512
 
 
 _ARGUMENTS = ("first", "second", "third", "fourth", "fifth")
 
 
-#: What gives back what a helper or kfunc acquires.
+#: Functions that release an object, by the helper or kfunc that acquires it.
 _RELEASES = {
     "bpf_ringbuf_reserve": "bpf_ringbuf_submit() or bpf_ringbuf_discard()",
     "bpf_ringbuf_reserve_dynptr": "bpf_ringbuf_submit_dynptr() or bpf_ringbuf_discard_dynptr()",
@@ -37,7 +37,7 @@ _RELEASES = {
 
 
 def _of_stack(case: Case) -> Rule:
-    """Bytes beyond the stack's end were not forgotten: what is read is larger than the buffer."""
+    """Return the rule for bytes that were never written, or for an access after the stack's end."""
     offset, size = case.first("off"), case.first("size")
     if re.fullmatch(r"-?\d+", offset) and size.isdigit() and int(offset) + int(size) > 0:
         return rule_of("stack-bounds")
@@ -45,7 +45,11 @@ def _of_stack(case: Case) -> Rule:
 
 
 def _of_bounds(case: Case) -> Rule:
-    """What is read inside of the stack's 512 bytes is below all that was written: since 6.8."""
+    """Return the rule for an access out of bounds, or for stack bytes that were never written.
+
+    Since 6.8 the verifier has the same message for an access in the stack's 512 bytes but below all
+    written bytes.
+    """
     offset, size = case.first("off"), case.first("size")
     if " read from stack R" not in case.words or not re.fullmatch(r"-\d+", offset):
         return case.rule
@@ -69,7 +73,7 @@ def _leak(case: Case) -> dict[str, str]:
 
 
 def _destroyer(name: str) -> str:
-    """What ends an iterator that ``name`` begins."""
+    """Return the function that ends an iterator, which ``name`` begins."""
     if "_iter_" in name and name.endswith("_new"):
         return f"{name.removesuffix('_new')}_destroy()"
     return "the release function that goes with it"
@@ -147,21 +151,21 @@ def _scalar(case: Case) -> dict[str, str]:
     }
 
 
-#: A value that was kept on the stack of the function.
+#: A value that was stored on the function's stack.
 _OF_STACK = re.compile(r"= \*\(u64 \*\)\(r10 ")
-#: Helpers of the programs that have a packet.
+#: Helpers of programs that have a packet.
 _PACKET_HELPER = re.compile(r"bpf_(?:skb|xdp|l[34]_csum)_")
 
 
 def _of_packets(case: Case) -> bool:
-    """Whether calls of the log, which may begin late, are of a program that has a packet."""
+    """Return True if calls in the log, which may begin late, belong to a program with a packet."""
     return any(_PACKET_HELPER.match(name) for name in case.log.path.acquired)
 
 
 _NULL_TESTED = re.compile(r"if r\d+ [!=]= 0x0 goto")
 
 
-#: How the verifier writes a register that is 0.
+#: The verifier's texts for a register that is 0.
 _NULL = re.compile(r"(?:invP?|P|scalar)?0")
 
 
@@ -174,7 +178,7 @@ _GIVES_BACK = re.compile(
 
 
 def _taken_back(case: Case) -> Insn | None:
-    """The call behind the value's making that gave back what it points to."""
+    """Return the later call that released the value's object, or None."""
     made = case.history.made
     if made is None or callee(made) not in _RELEASES:
         return None
@@ -242,7 +246,7 @@ def _unset(case: Case) -> dict[str, str]:
 
 
 def _no_size(case: Case) -> dict[str, str]:
-    """Of memory that a call is given with a size that may be 0, which it does not take."""
+    """Explain memory that a call receives with a size that may be 0, which is not allowed."""
     return {
         "bounds": f"R{case.register} is passed to {callee(case.last)}() with a size that may be 0,"
         " which this kernel does not take beside a value of a map.",
@@ -332,7 +336,7 @@ def _stack_read(case: Case) -> dict[str, str]:
 
 
 def _keeps_pointer(case: Case) -> bool:
-    """Whether a register was put where the verifier finds no data: it had no number in it."""
+    """Return True if the unreadable stack slot has a register without a number: a pointer."""
     offset, at = case.first("off"), case.first("at")
     if not (re.fullmatch(r"-?\d+", offset) and at):
         return False
@@ -402,7 +406,7 @@ _BASE = re.compile(r"(?:[rw]\d+ = )?\(?\*\([us]\d+ \*\)\(r(\d+) ")
 
 
 def _object(case: Case) -> dict[str, str]:
-    """Of a kernel object that is read or written; a map is one, where a value of it was meant."""
+    """Explain an access to a kernel object, or to a map where its value was meant."""
     base = _BASE.match(case.last.text) if case.last else None
     if base and register_state(case.log, int(base[1])).startswith("map_ptr"):
         return {
@@ -425,12 +429,12 @@ def _arithmetic(case: Case) -> dict[str, str]:
     return {"of_kind": f" ({kind})" if kind else "", "kind": kind or "kernel"}
 
 
-#: What a message is found to mean, where the instruction tells more than the words.
+#: Replacements of a rule if the instruction has more information than the message.
 ACCESS_MEANT = {
     "stack-bounds": _of_bounds,
     "stack-uninitialised": _of_stack,
 }
-#: What the texts of a rule may name beside the groups of its pattern.
+#: Facts for a rule's texts, in addition to its pattern's groups.
 ACCESS_FACTS = {
     "argument-type": _argument,
     "btf-access": _object,

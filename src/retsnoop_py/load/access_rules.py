@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the verifier says of an access, a register, an argument or a target."""
+"""Verifier messages about an access, a register, an argument or an attach target."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Operations that attach, or take away: their words, and what an errno means for each."""
+"""Operations that attach or detach: their words, and the meaning of each errno."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from retsnoop_py.load.operation_rows import (
 
 __all__ = ["ATTACH_OPERATIONS", "DETACHING", "XSK"]
 
-#: What is called AF_XDP, by loaders and by their sources.
+#: Names of AF_XDP in loaders and in their sources.
 XSK = r"\bxsk_|AF_XDP|\bxsk\b|\bumem\b|SockaddrXDP|sa_family=0x2c"
 ATTACH_OPERATIONS = (
     of(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What loaders say of what a program is attached to."""
+"""Loaders' messages about the attach target of a program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _ENVIRONMENT = "Environment"
 _SUPPORT = "Kernel Support"
 _OBJECT = "Object File"
 
-#: Each is an id, a title, a pattern, a reason and a suggestion; both name the pattern's groups.
+#: Each rule is an id, a title, a pattern, a reason and a suggestion; both may use the pattern's
+#: groups.
 ATTACH_RULES: tuple[LineRule, ...] = (
     (
         "sched-ext-exit",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Attach a program and take it off again; and why it cannot be attached to what it is for.
+"""Attach a program and detach it again; explain why a program cannot be attached.
 
-libbpf and the kernel name what is missing. What the running kernel has in its stead, and why it
-lets nobody at a function that is there, is said by its symbols, its BTF and ftrace's list.
+libbpf and the kernel name the missing target. The symbols, the BTF and ftrace's list of the running
+kernel show similar targets, and why a function cannot be probed.
 """
 
 from __future__ import annotations
@@ -39,25 +39,26 @@ __all__ = [
     "why_no_trampoline",
 ]
 
-#: What libbpf returns where nothing tells it what to attach to (ENOTSUPP is 524).
+#: Errors that libbpf returns if a program names no target (ENOTSUPP is 524).
 _UNATTACHED = frozenset({errno.EOPNOTSUPP, errno.ESRCH, 524})
 _TARGET = re.compile(r"type ID of '([^']+)'")
 _KPROBE = re.compile(r"k(?:ret)?probe '([^+']+)")
 _ADDRESS = re.compile(r"address of function (\w+) cannot be found")
 _TITLE = "Kernel Support: Attach target"
 _MOST_COPIES = 3
-#: Lines of the kernel's log that are looked at, and bytes of one with its facts.
+#: Maximum number of kernel log lines, and maximum size of a record in bytes.
 _MOST_LOGGED, _LONGEST_LOGGED = 100, 8192
-#: What a record of /dev/kmsg begins with is below this for the kernel: the facility is above it.
+#: A record of /dev/kmsg from the kernel begins with a number below this one. User space records
+#: have a facility in the higher bits.
 _LEVELS = 8
 _REGISTERED = "bpftool struct_ops list has those that are registered; bpftool link list who does."
 
 
 class Attached(Value):
-    """How attaching a program ended.
+    """The result of attaching a program.
 
-    ``error`` is an errno, 0 if it worked; ``said``, what libbpf said; ``span``, when that was: two
-    times of CLOCK_MONOTONIC, in ns.
+    ``error``: an errno, 0 on success. ``said``: libbpf's messages. ``span``: start and end of the
+    attempt, in ns of CLOCK_MONOTONIC.
     """
 
     error: int
@@ -66,13 +67,13 @@ class Attached(Value):
 
     @property
     def has_no_target(self) -> bool:
-        """Whether the program names nothing to attach it to: who loads it has to."""
+        """Return True if the program names no target, so that its loader must name one."""
         said = self.said.splitlines()
         return self.error in _UNATTACHED and all(explain_line(line) is None for line in said)
 
 
 def attach_once(program: Program | BpfMap) -> Attached:
-    """Attach and detach a program, or a table of them."""
+    """Attach and detach a program or a struct_ops map."""
     begin = time.monotonic_ns()
     error, said = 0, ""
     try:
@@ -83,9 +84,9 @@ def attach_once(program: Program | BpfMap) -> Attached:
 
 
 def register_once(table: BpfMap) -> Attached:
-    """Attach and detach a table of functions; ``said`` is what the kernel logged meanwhile.
+    """Attach and detach a struct_ops map; ``said`` has the kernel messages of that time.
 
-    Who registers tables of a kind says in the kernel's log, and nowhere else, what one lacks.
+    The subsystem that registers the map reports missing functions only in the kernel's log.
     """
     try:
         log = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -100,11 +101,11 @@ def register_once(table: BpfMap) -> Attached:
 
 
 def _logged(log: int) -> Iterator[str]:
-    """The kernel's own lines that are to be read from ``log``, without those of user space."""
+    """Yield the kernel's own lines that can be read from ``log``, without lines of user space."""
     for _ in range(_MOST_LOGGED):
         try:
             record = os.read(log, _LONGEST_LOGGED).decode(errors="replace")
-        except OSError:  # there are no more, or they were overwritten
+        except OSError:  # no further lines, or lines were overwritten
             return
         facts, _, text = record.partition(";")
         level = facts.partition(",")[0]
@@ -113,7 +114,7 @@ def _logged(log: int) -> Iterator[str]:
 
 
 def of_this_kernel(why: Explanation, section: str, target: ObjectFile) -> Explanation:
-    """``why`` a program of ``section`` finds no target, and what this kernel has instead."""
+    """Return ``why`` for a program of ``section`` without a target, plus similar targets."""
     from msgspec.structs import replace
 
     words = "\n".join(why.words)
@@ -124,7 +125,7 @@ def of_this_kernel(why: Explanation, section: str, target: ObjectFile) -> Explan
         near = [name.removeprefix(prefix) for name in target.functions_like(prefix + found[1])]
         more = f"It has {' and '.join(near)}." if near else ""
     elif why.id == "attach-target" and (found := _ADDRESS.search(words)):
-        more = why_no_trampoline(found[1])  # it is in the kernel's BTF, and has no symbol
+        more = why_no_trampoline(found[1])  # the function is in the kernel's BTF but has no symbol
     elif why.id == "kprobe-target" and (found := _KPROBE.search(words)):
         more = why_no_kprobe(found[1])
     elif why.id == "attach-hook":
@@ -133,7 +134,7 @@ def of_this_kernel(why: Explanation, section: str, target: ObjectFile) -> Explan
 
 
 def why_no_kprobe(function: str, root: Path = Path("/")) -> str:
-    """A sentence about ``function`` on the kernel whose files are below ``root``; empty if none."""
+    """Return why a kprobe cannot be at ``function`` on the kernel below ``root``, or ""."""
     facts = KernelFacts(root)
     try:
         there = facts.kallsyms.named(function)
@@ -155,12 +156,12 @@ def why_no_kprobe(function: str, root: Path = Path("/")) -> str:
                 " without): kernels without CONFIG_KPROBE_EVENTS_ON_NOTRACE refuse kprobes there."
             )
     except RetsnoopError:
-        pass  # what the kernel does not show decides nothing
+        pass  # unreadable files of the kernel lead to no conclusion
     return ""
 
 
 def why_no_trampoline(function: str, root: Path = Path("/")) -> str:
-    """A sentence about ``function``, which has BTF and takes no fentry; empty if none."""
+    """Return why ``function``, which has BTF, cannot have an fentry program; empty if unknown."""
     facts = KernelFacts(root)
     try:
         there = facts.kallsyms.named(function)
@@ -178,7 +179,7 @@ def why_no_trampoline(function: str, root: Path = Path("/")) -> str:
 
 
 def _missing(function: str, root: Path) -> str:
-    """Copies that the compiler made of it have its name and more: ``vfs_read.isra.0``."""
+    """Return a sentence about a missing function and its variants, such as ``vfs_read.isra.0``."""
     pattern = re.compile(rf" [tTwW] ({re.escape(function)}\.[\w.]+)")
     try:
         found = pattern.findall((root / "proc/kallsyms").read_text(errors="replace"))
@@ -192,7 +193,8 @@ def _missing(function: str, root: Path) -> str:
     return f"This kernel has no symbol {function}, and no variant of it."
 
 
-#: What is attached to by BTF and is no function: by the section, and where the kernel lists it.
+#: BTF targets that are not functions: for each section name the noun, the prefix in BTF and where
+#: the kernel lists such targets.
 _BTF_TARGETS = {
     "tp_btf": (
         "tracepoint",
@@ -219,14 +221,14 @@ _BTF_TARGETS = {
 
 
 def btf_target(section: str) -> tuple[str, str]:
-    """What a program of ``section`` is attached to by BTF, and how its name begins in there."""
+    """Return the kind of BTF target for a program of ``section``, and its prefix in BTF."""
     kind = section.partition("/")[0].partition(".")[0]
     what, prefix, _ = _BTF_TARGETS.get(kind, ("function", "", ""))
     return what, prefix
 
 
 def explain_target(name: str, section: str, line: str) -> Explanation:
-    """Of a program that names, in its section, what this kernel's BTF does not have."""
+    """Return the explanation for a target that the section names and the kernel's BTF lacks."""
     what, _ = btf_target(section)
     kind = section.partition("/")[0].partition(".")[0]
     if kind not in _BTF_TARGETS:
@@ -242,19 +244,19 @@ def explain_target(name: str, section: str, line: str) -> Explanation:
     )
 
 
-#: Iterators that are told at attaching what they go through: a map, a cgroup.
+#: Iterators that receive their object (a map, a cgroup) when they are attached.
 _ITERATES_OVER = ("cgroup", "bpf_map_elem", "bpf_sk_storage_map", "sockmap")
 
 
 def is_attachable(section: str, error: int) -> bool:
-    """Whether ``error`` at attaching is one: not where the section tells too little to do so."""
+    """Return True if ``error`` is a real error; False if ``section`` cannot name the target."""
     kind, _, rest = section.partition("/")
     is_told = kind.partition(".")[0] == "iter" and rest in _ITERATES_OVER
     return not (is_told and error == errno.EINVAL)
 
 
 def explain_attachment(said: str, error: int, name: str, section: str) -> Explanation | None:
-    """Why a program of ``section`` is not attached, where that tells more than what libbpf said."""
+    """Return an explanation that is more exact than libbpf's messages, or None."""
     from msgspec.structs import replace
 
     kind, _, rest = section.partition("/")
@@ -320,7 +322,7 @@ def _half(name: str, section: str, whole: str, line: str) -> Explanation:
 
 
 def explain_table(refused: str) -> Explanation:
-    """Of a table of functions, of which program ``refused`` does not load."""
+    """Explain a struct_ops map if its program ``refused`` does not load."""
     return Explanation(
         "struct-ops-program",
         "Object File: Table of functions",
@@ -331,9 +333,9 @@ def explain_table(refused: str) -> Explanation:
 
 
 def explain_registering(table: str, error: int, said: str = "") -> Explanation:
-    """Of a table of functions that loads, and which the kernel does not register.
+    """Explain a struct_ops map that loads but is not registered by the kernel.
 
-    ``said``: what the kernel logged meanwhile, one line or several.
+    ``said``: the kernel messages of that time, one line or several.
     """
     name = errno_name(error)
     known = explain_line(f"failed to attach struct_ops '{table}': {name}")
@@ -360,7 +362,7 @@ def explain_registering(table: str, error: int, said: str = "") -> Explanation:
 
 
 def explain_replacement(function: str) -> Explanation:
-    """Of a program that replaces ``function`` of another one, which is not at hand."""
+    """Explain a program that replaces ``function`` of a program that no object has."""
     return Explanation(
         "freplace-target",
         _TITLE,

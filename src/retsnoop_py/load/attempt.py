@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""One load of an object, as often as it takes: with programs by choice, without what was refused.
+"""Load an object once, with selected programs and without the rejected maps.
 
-libbpf loads the file, so a copy of it is made in memory, in which an extern can be made weak. Maps
-and programs are chosen anew for each load, and nothing of one stays behind.
+libbpf loads a file, so this module makes a copy in memory. It can then make externs weak in the
+copy. Each load selects its own maps and programs, and leaves nothing in the kernel.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ __all__ = [
     "can_interrupt",
 ]
 
-#: Log levels of bpf(2): statistics only, and with the way through the program. FIXED (Linux 6.4)
-#: is added to keep the beginning of a log for which there is too little room.
+#: Log levels of bpf(2): STATS prints statistics only, FULL also the executed path. FIXED (Linux
+#: 6.4) is added to keep the beginning of a log that exceeds its buffer.
 STATS, FULL, FIXED = 4, 5, 8
-#: BPF_MAP_TYPE_STRUCT_OPS: a table of functions.
+#: BPF_MAP_TYPE_STRUCT_OPS: a struct_ops map.
 STRUCT_OPS = 26
-#: How a section begins whose program replaces a function, which the rest of it names.
+#: Prefix of a section with a program that replaces a function. The function's name follows.
 FREPLACE = "freplace/"
 
-#: Bytes of a log that is to have statistics, and of one of a short program.
+#: Sizes of a log in bytes: for statistics only, and for a short program.
 _SHORT_LOG, _SMALL_LOG = 64 << 10, 1 << 20
-#: Instructions of a program that is short.
+#: Maximum number of instructions of a short program.
 _SHORT_PROGRAM = 4096
 _WEAK_BIND = 2
-#: BPF_MAP_TYPE_RINGBUF and _USER_RINGBUF, whose entries are bytes, of whole pages.
+#: BPF_MAP_TYPE_RINGBUF and _USER_RINGBUF: max_entries is their size in bytes, a multiple of a page.
 _RINGS, _PAGE = frozenset({27, 31}), 4096
 
 
 class Copy:
-    """The object in memory, whose strong externs can be made weak."""
+    """An object in memory; :meth:`weaken` makes its strong externs weak."""
 
     def __init__(self, path: Path, target: ObjectFile) -> None:
         self._data = bytearray(read_checked(path))
@@ -73,7 +73,7 @@ class Copy:
         os.close(self._fd)
 
     def weaken(self, name: str) -> bool:
-        """Let the object do without extern ``name``; False where it does so already."""
+        """Make extern ``name`` weak; return False if it is already weak."""
         at = self._strong.pop(name, None)
         if at is None:
             return False
@@ -83,7 +83,7 @@ class Copy:
 
 
 class Replaced:
-    """Loaded programs of other objects, of which programs here take the place of functions."""
+    """Loaded programs of other objects with functions that freplace programs replace."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = paths
@@ -97,7 +97,7 @@ class Replaced:
         self._opened.close()
 
     def fd(self, function: str) -> int | None:
-        """The program that calls ``function``; None where no object has one that loads."""
+        """Return the file descriptor of a program that calls ``function``; None if none loads."""
         if function not in self._fds:
             found = (self._load(path, function) for path in self._paths)
             self._fds[function] = next((fd for fd in found if fd is not None), None)
@@ -109,7 +109,7 @@ class Replaced:
             with Copy(path, target) as copy:
                 opened = BpfObject(copy.path)
         except (BpfError, DataError):
-            return None  # which that object's own results tell
+            return None  # that object's own results report the error
         with ExitStack() as stack:
             stack.callback(opened.close)
             names = [one.name for one in opened.programs()]
@@ -129,10 +129,10 @@ class Replaced:
 
 
 class Attempt(Value):
-    """How one load ended: what libbpf said, the verifier's log of each program, attach errors.
+    """The result of a load: libbpf's messages, verifier logs, attach errors.
 
-    ``maps``: those that were to be created, in their order. ``unloaded``: programs that libbpf left
-    out although they were wanted, since no table of functions that is there has them.
+    ``maps``: the maps that the load was to create, in order. ``unloaded``: selected programs that
+    libbpf skipped, because they belong to no struct_ops map of this load.
     """
 
     error: int
@@ -142,21 +142,21 @@ class Attempt(Value):
     attached: dict[str, Attached]
     maps: tuple[str, ...]
     unloaded: frozenset[str]
-    #: When that was: two times of CLOCK_MONOTONIC, in ns.
+    #: Start and end of the load, in ns of CLOCK_MONOTONIC.
     span: tuple[int, int]
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Return the duration of the load."""
         return (self.span[1] - self.span[0]) / 1e9
 
     def before(self, name: str) -> set[str]:
-        """The maps that were created before map ``name`` was tried."""
+        """Return the maps that were created before map ``name`` was tried."""
         return set(self.maps[: self.maps.index(name)] if name in self.maps else ())
 
 
 def can_interrupt() -> bool:
-    """Whether a load can be given up after a while: the timer for it is this process's own."""
+    """Return True if a timer can interrupt a load: no other code uses SIGALRM."""
     return (
         threading.current_thread() is threading.main_thread()
         and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
@@ -166,7 +166,7 @@ def can_interrupt() -> bool:
 
 @contextmanager
 def _interrupted_after(seconds: float) -> Iterator[None]:
-    """The verifier ends (EAGAIN) when a signal comes; libbpf tries four times more. 0: never."""
+    """Interrupt the verifier (EAGAIN) after ``seconds``; libbpf tries four more times. 0: never."""
     if not seconds:
         yield
         return
@@ -180,20 +180,20 @@ def _interrupted_after(seconds: float) -> Iterator[None]:
 
 
 class Loader:
-    """Loads the copy of an object, and knows which of its maps to leave out or make small."""
+    """Load the copy of an object. Some of its maps are omitted or made small."""
 
     def __init__(self, copy: Copy, target: ObjectFile, shape: Shape, replaced: Replaced) -> None:
         self._copy = copy
         self._target = target
         self._shape = shape
         self._replaced = replaced
-        #: Maps that are left out, since they are refused.
+        #: Rejected maps, which are omitted.
         self.refused_maps: set[str] = set()
-        #: Those of no size, of which programs get one with a single entry.
+        #: Maps without a size, which get a single entry for programs.
         self.unsized_maps: set[str] = set()
-        #: The kernel's configuration where it cannot be read, line by line.
+        #: The kernel's configuration, line by line, if the kernel does not show it.
         self.kconfig = ""
-        #: Maps that have been created once, which need not be tried again.
+        #: Maps that were created once, so that no later load tries them again.
         self.made_maps: set[str] = set()
 
     def load(
@@ -206,11 +206,11 @@ class Loader:
         table: str = "",
         patience: float = 0,
     ) -> Attempt:
-        """Load the object with ``wanted`` of its programs, and without what was refused.
+        """Load the object with its ``wanted`` programs, and without rejected maps.
 
-        ``attach`` each of them as well, or the ``table`` that they are the functions of.
-        ``level`` is that of the logs, None for each program's own; ``size``: bytes for each. With
-        ``patience`` the kernel is interrupted after so many seconds, and the logs end there; see
+        ``attach``: also attach each program. ``table``: also attach this struct_ops map. ``level``:
+        the log level, None for a level per program. ``size``: bytes per log. ``patience``:
+        interrupt the kernel after this number of seconds, which ends the logs; see
         :func:`can_interrupt`.
         """
         logs: dict[str, VerifierLog] = {}
@@ -251,9 +251,10 @@ class Loader:
         return Attempt(error, said, texts, levels, attached, tuple(maps), unloaded, span)
 
     def _level(self, name: str) -> int:
-        """The whole log at once for programs that must be short to follow, as most are.
+        """Return the log level of a program: FULL if the verifier can follow it quickly.
 
-        Each load takes long by itself; what is followed for long takes longest to be written down.
+        Most programs are short, and for these a second load takes longer than a full log. For a
+        long program, writing the log takes most of the time.
         """
         target = self._target
         is_short = 0 < target.instruction_count(name) <= _SHORT_PROGRAM
@@ -269,15 +270,15 @@ class Loader:
     def _choose_maps(
         self, maps: Sequence[BpfMap], wanted: Sequence[str], programs: Sequence[Program]
     ) -> list[str]:
-        """Have only those maps created that are needed: some take gigabytes, or long.
+        """Create only the needed maps, because some maps take gigabytes or a long time.
 
-        libbpf loads the programs of a table with it, and none without: only the wanted ones are
-        left in it.
+        libbpf loads the programs of a struct_ops map only with the map. The map keeps only the
+        wanted programs.
         """
         needed = self._needed(wanted) if wanted else None
         created = []
         for one in maps:
-            one.unpin()  # nothing is to stay behind, and what is pinned is somebody's
+            one.unpin()  # pinned maps belong to others; nothing may stay behind
             if one.is_internal:
                 continue
             if one.name in self.unsized_maps:

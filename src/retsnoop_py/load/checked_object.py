@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""BPF objects that somebody else may have made: a process without rights opens them first.
+"""Open BPF objects from other users, first in a process without privileges.
 
-libbpf and libelf are C libraries, and their authors do not promise that they survive a hostile
-file. So a child without rights (:mod:`retsnoop_py.unprivileged.process`) reads all parts of the
-object in both ways in which this package reads it: by :class:`ObjectFile` and by libbpf. An object
-that the child does not survive is refused. Both then read the same bytes, a copy in memory that no
-one can change.
+libbpf and libelf are C libraries, and their authors do not promise safety against malicious files.
+Therefore a child without privileges (:mod:`retsnoop_py.unprivileged.process`) reads all parts of
+the object in both ways in which this package reads them: by :class:`ObjectFile` and by libbpf. If
+the child crashes, the object is rejected. Both processes read the same bytes, from a copy in memory
+that no other process can change.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["open_object", "read_checked"]
 
-#: Bytes of an object. Those of Cilium and of the kernel's tests have less than 20 MB.
+#: Maximum size of an object in bytes. Cilium's objects and the kernel's tests have less than 20 MB.
 _MAX_BYTES = 256 << 20
-#: Seconds for one object. A small one takes 0.2 s, most of them for the start of the child.
+#: Seconds for one object. A small object takes 0.2 s, mainly for the start of the child.
 _SECONDS = 60.0
 _MAX_ANSWER = 64 << 10
 _UNTRUSTED = "the object may be made to attack the program that reads it; do not load it"
@@ -38,20 +38,20 @@ _checked: set[bytes] = set()
 
 
 def open_object(path: Path, kernel: Btf | None = None, source: Path | None = None) -> ObjectFile:
-    """The object at ``path``, after a child without rights has read it; see :class:`ObjectFile`.
+    """Return the object at ``path``, after a child without privileges has read it.
 
-    Raises as :func:`read_checked` and :class:`ObjectFile` do.
+    See :class:`ObjectFile`. Raise the errors of :func:`read_checked` and :class:`ObjectFile`.
     """
     with in_memory(read_checked(path)) as fd:
         return ObjectFile(path, kernel, source, fd)
 
 
 def read_checked(path: Path) -> bytes:
-    """The bytes of the object at ``path``, after a child without rights has read them.
+    """Return the bytes of the object at ``path``, after a child without privileges read them.
 
-    Raises OSError if the file cannot be read, DataError if the child ends, takes more than a
-    minute or 1 GiB of memory, or if the file has more than 256 MiB, and UnavailableError if root
-    can start no child. For other users the bytes are then those of the file, unread.
+    Raise OSError if the file cannot be read. Raise DataError if the child crashes, takes more than
+    a minute or 1 GiB of memory, or if the file has more than 256 MiB. Raise UnavailableError if
+    root cannot start a child. For other users the file's bytes are then returned unchecked.
     """
     with open_file(path) as file:
         data = file.read(_MAX_BYTES + 1)
@@ -66,7 +66,7 @@ def read_checked(path: Path) -> bytes:
 
 @contextmanager
 def in_memory(data: bytes) -> Iterator[int]:
-    """A descriptor of a file in memory with the bytes ``data``."""
+    """Yield a descriptor of a file in memory with the bytes ``data``."""
     fd = os.memfd_create("retsnoop-object", os.MFD_CLOEXEC)
     try:
         with os.fdopen(os.dup(fd), "wb") as file:
@@ -83,7 +83,7 @@ def _check(path: Path, data: bytes) -> None:
             child.start()
         except OSError as error:
             if os.geteuid() != 0:
-                return  # here the file meets no more rights than its reader's own
+                return  # this user has no more privileges than the file's reader
             raise UnavailableError(
                 f"no process without rights can be started to read {path}: {error.strerror}"
             ) from error
@@ -105,7 +105,7 @@ def _check(path: Path, data: bytes) -> None:
 
 
 def _answer(name: bytes, fds: list[int]) -> bytes:
-    """Read the object that comes as ``fds`` in all ways; errors are what the parent will find."""
+    """Read the object in ``fds`` in all ways; the parent will find the errors itself."""
     from retsnoop_py.libbpf.object import BpfObject
 
     path = Path(os.fsdecode(name))
@@ -113,7 +113,7 @@ def _answer(name: bytes, fds: list[int]) -> bytes:
         with suppress(DataError):
             ObjectFile(path, fd=fds[0]).read_tables()
         data = os.pread(fds[0], _MAX_BYTES, 0)
-        # OSError: the text of an error needs a system call that is denied here
+        # OSError: the text of an error needs a system call that is denied here.
         with suppress(BpfError, OSError), BpfObject(path, image=data) as opened:
             opened.programs()
             opened.maps()
@@ -123,7 +123,7 @@ def _answer(name: bytes, fds: list[int]) -> bytes:
 
 
 def serve(descriptor: int) -> None:
-    """Be the child: read an object whenever the parent sends one."""
+    """Run the child: read each object that the parent sends."""
     from retsnoop_py.libbpf import object as _  # noqa: F401 - it is imported before rights go
 
     answer_requests(descriptor, _answer)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""From a verifier's log to the explanation of its end."""
+"""Explain the rejection at the end of a verifier log."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _MEANT = PROGRAM_MEANT | ACCESS_MEANT
 _ADDITIONS = PROGRAM_FACTS | ACCESS_FACTS
 
 
-#: Lines of the log that are shown as the decisive ones.
+#: Number of log lines that are shown as decisive.
 _WORDS = 4
 
 
-#: Characters of the last lines that are searched together; a message of the verifier has 1 KiB.
+#: Number of characters of the last lines that are searched together. A verifier message has 1 KiB.
 _MOST_JOINED = 8192
-#: How cilium/ebpf ends it.
+#: The end of a summary by cilium/ebpf.
 _OMITTED = re.compile(r" \((?:truncated, )?\d+ line\(s\) omitted\)")
 
 
 @lru_cache(maxsize=1024)
 def _rule_of(text: str) -> tuple[Rule, re.Match[str]] | None:
-    """The first rule that matches in ``text``."""
+    """Return the first rule that matches ``text``, with the match."""
     for rule in RULES:
         if found := rule.pattern.search(text):
             return rule, found
@@ -44,9 +44,9 @@ def _rule_of(text: str) -> tuple[Rule, re.Match[str]] | None:
 
 
 def find_rule(said: tuple[str, ...]) -> tuple[Rule, re.Match[str]] | None:
-    """The rule that the last words of a log belong to, and where it matches.
+    """Return the rule for the last messages of a log, with the match.
 
-    The last lines count first: what stands further up may be about something that was survived.
+    The last lines count first, because lines further up may be about a survived failure.
     """
     for size in (2, 8, len(said)):
         text = _OMITTED.sub("", "\n".join(said[-size:])[-_MOST_JOINED:])
@@ -60,10 +60,10 @@ def find_rule(said: tuple[str, ...]) -> tuple[Rule, re.Match[str]] | None:
 def diagnose(
     log: ProgramLog, target: ObjectFile | None = None, program: str = ""
 ) -> Explanation | None:
-    """Why the program of ``log`` was refused; None where nothing says that it was.
+    """Return why the program of ``log`` was rejected; None if the log reports no rejection.
 
-    ``target``: the object it comes from, for source lines and relocations. ``program``: its name,
-    where the log does not tell.
+    ``target``: the object, for source lines and relocations. ``program``: its name, if the log does
+    not have it.
     """
     if program:
         log = replace(log, program=program)
@@ -107,14 +107,14 @@ def diagnose(
     )
 
 
-#: A message of the verifier's by its sound, where its numbers behind that are cut off.
+#: A typical verifier message, for logs that are cut off before the counts.
 _REFUSES = re.compile(
     r"not (?:allowed|supported|permitted)|prohibited|disallowed|^(?:invalid|cannot) |!="
 )
 
 
 def _unknown(log: ProgramLog, target: ObjectFile | None) -> Explanation | None:
-    """The explanation of a log whose reason no rule knows: its own words."""
+    """Return an explanation with the verifier's own words, for a log without a matching rule."""
     failed = log.said and log.processed is not None and (log.followed or log.processed == 0)
     is_cut = bool(log.said) and log.followed and _REFUSES.search(log.said[-1])
     if not (failed or is_cut) or re.match(r"(?:\d+: )?\(95\) exit", log.said[-1]):
@@ -135,7 +135,7 @@ def _id_of(title: str) -> str:
 
 
 def _part(block: tuple[str, ...], heading: str) -> str:
-    """The text below ``heading`` of the kernel's block."""
+    """Return the text below ``heading`` in the kernel's explanation."""
     if heading not in block:
         return ""
     lines = []
@@ -169,7 +169,7 @@ def _facts(case: Case) -> Facts:
 
 
 def _evidence(case: Case) -> list[Evidence]:
-    """The steps of the value that is refused, in the order of the program."""
+    """Return the history of the rejected value, in the order of the program."""
     if case.register < 0:
         return []
     history, steps = case.history, []
@@ -194,7 +194,7 @@ def _step(role: str, insn: Insn, case: Case) -> Evidence:
 
 
 def _place(log: ProgramLog, insn: Insn | None, target: ObjectFile | None) -> Place | None:
-    """Where ``insn`` comes from: by the object's line table, or what the log quotes."""
+    """Return the source line of ``insn``, from the object's line table or from the log."""
     if insn is None:
         return None
     if target is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What loaders say of the kernel and the machine: how it was built, what is mounted, and what one may."""
+"""Loaders' messages about the kernel and the machine: build options, mounts and privileges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ __all__ = ["ENVIRONMENT_RULES", "VAGUE_RULES"]
 _ENVIRONMENT = "Environment"
 _SUPPORT = "Kernel Support"
 
-#: Each is an id, a title, a pattern, a reason and a suggestion; both name the pattern's groups.
+#: Each rule is an id, a title, a pattern, a reason and a suggestion; both may use the pattern's
+#: groups.
 ENVIRONMENT_RULES: tuple[LineRule, ...] = (
     (
         "rights",
@@ -425,7 +426,7 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
     ),
 )
 
-#: What says less than all other rules.
+#: Rules that are less exact than all other rules.
 VAGUE_RULES: tuple[LineRule, ...] = (
     (
         "unsupported",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What an errno means where nothing else is said; and EPERM, told apart on this machine.
+"""Explain an errno without other information; find the cause of EPERM on this machine.
 
-Loaders write an errno as a number, by strerror(3) or in words of their own. The kernel returns the
-same one for many reasons, so what is said of it here is the likeliest, and how to learn more.
+Loaders write an errno as a number, as strerror(3) text or in their own words. The kernel returns
+the same errno for many reasons, so the texts here give the likely reason and how to find out more.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
     "why_denied",
 ]
 
-#: What loaders print for an errno, strerror(3) and words of their own.
+#: Texts for an errno: strerror(3) and the loaders' own words.
 _STRERROR = {
     **ERRNO_WORDS,
     "unknown error 524": "ENOTSUPP",
@@ -40,11 +40,11 @@ _STRERROR = {
     "nonexistent directory": "ENOENT",
     "invalid system call number": "ENOSYS",
 }
-#: The longest that a line has is the one: "no such device or address" has another in it.
+#: The longest text in a line counts: "no such device or address" contains another text.
 _BY_LENGTH = sorted(_STRERROR, key=len, reverse=True)
 _SAID = re.compile("|".join(rf"\b{re.escape(said)}\b" for said in _BY_LENGTH))
-#: Numbers that are called an errno, and then those that only look like one. A bare -1 that a function
-#: returned is none.
+#: First numbers that a line calls an errno, then numbers that only look like one. A plain -1 from a
+#: function is not an errno.
 _CALLED = re.compile(
     r"(?:strerror_r\(-?|unknown error -?(?!1\b)|errno\W{0,3}|os error |-1[ :,]*[\[(](?:errno[ :=]*)?)-?(\d{1,3})\b",
     re.IGNORECASE,
@@ -54,11 +54,11 @@ _NUMBER = re.compile(
     r"(?:[:=]\s*-|(?<! )\(-|(?:fail\w*|code|err\w*|ret) \(-|err(?:or)?[=:]\s?-?|error |code:? ?-?|\(rc=-(?!1\b))(\d{1,3})\b(?!\.)(?! in \S+\[)"
 )
 
-#: As libbpf writes it since 1.6: ``-EINVAL``.
+#: libbpf's form since 1.6: ``-EINVAL``.
 _NAME = re.compile(r"\b(E[A-Z0-9]{2,14})\b")
 _NAMES = frozenset(ERRNO_NAMES.values())
 
-#: enum libbpf_errno of libbpf's libbpf.h, from 4000 on; no errno of the kernel's.
+#: enum libbpf_errno of libbpf's libbpf.h, from 4000 on. The kernel has no such errno.
 _LIBBPF_ERRORS = dict(
     enumerate(
         [
@@ -81,7 +81,10 @@ _LIBBPF_ERRORS = dict(
 
 @lru_cache(maxsize=4096)
 def errno_in(text: str) -> str:
-    """The errno a line ends with, by name: of ``-22``, ``Invalid argument`` or ``os error 22``."""
+    """Return the name of the errno that a line ends with, or an empty string.
+
+    It may be written as ``-22``, ``Invalid argument`` or ``os error 22``.
+    """
     if said := _SAID.findall(text.lower()):
         return _STRERROR[said[-1]]
     for name in _NAME.findall(text):
@@ -92,18 +95,18 @@ def errno_in(text: str) -> str:
 
 
 def is_errno(text: str) -> bool:
-    """Whether ``text`` is the words of an errno and nothing else."""
+    """Return True if ``text`` is only the text of an errno."""
     return text.lower() in _STRERROR
 
 
 @lru_cache(maxsize=4096)
 def says_errno(text: str) -> bool:
-    """Whether ``text`` has the words of an errno."""
+    """Return True if ``text`` contains the text of an errno."""
     return _SAID.search(text.lower()) is not None
 
 
 def errno_name(number: int) -> str:
-    """Of an errno of the kernel's or of libbpf's own."""
+    """Return the name of an errno, of the kernel or of libbpf."""
     if number in _LIBBPF_ERRORS:
         return f"LIBBPF_{_LIBBPF_ERRORS[number]}"
     return ERRNO_NAMES.get(number, str(number))
@@ -221,8 +224,8 @@ ERRNO_TEXTS: dict[str, tuple[str, str, str, str]] = {
 }
 
 
-#: A loader had a verifier's log and cut it; or left it out.
-#: ... which ">" stands for, at the end of a line of systemctl status.
+#: Lines of a loader that had a verifier log and cut or omitted it. The ">" ends a cut line of
+#: systemctl status.
 _BEGAN_A_LOG = re.compile(
     r"line\(s\) omitted|[Vv]erifier output: ?\S"
     r"|load program: (?:invalid argument|permission denied): [^>]{1,300}>$"
@@ -236,7 +239,7 @@ _TOO_LARGE = (
     "Let loops do fewer rounds, or use bpf_loop() (5.17); unrolled conditions multiply the ways. The"
     " whole log ends with the numbers (%+v of cilium/ebpf, verb of tc).",
 )
-#: libbpf loads once more with a log, so without one it was not the verifier.
+#: libbpf loads again with a log. Without a log, the verifier did not reject the program.
 _OF_LIBBPF = re.compile(r"prog '[^']+': ")
 _TOO_LARGE_OR_NEWER = (
     "too-large",
@@ -261,7 +264,7 @@ _CUT = (
 
 
 def explain_errno(errno: str, label: str, line: str = "") -> Explanation:
-    """What is left to say where only an errno is known of ``label``."""
+    """Explain a failure of ``label`` from its errno alone."""
     row = ERRNO_TEXTS.get(errno)
     if errno in ("EINVAL", "EACCES") and _BEGAN_A_LOG.search(line):
         row = _CUT
@@ -282,7 +285,7 @@ def explain_errno(errno: str, label: str, line: str = "") -> Explanation:
     )
 
 
-#: The verifier itself says EACCES or EINVAL, most of the time.
+#: The verifier itself usually returns EACCES or EINVAL.
 _CUT_OR_RIGHTS = (
     "rights",
     "Environment: Missing rights",
@@ -295,7 +298,7 @@ _CUT_OR_RIGHTS = (
 
 
 def explain_cut(line: str, errno: str = "") -> Explanation:
-    """Of a load whose log is there but for the reason."""
+    """Explain a load with a log that lacks the reason."""
     id_, title, reason, suggestion = _CUT_OR_RIGHTS if errno == "EPERM" else _CUT
     return about_line(id_, title, reason, suggestion, line)
 
@@ -304,7 +307,7 @@ _MOST_INSTRUCTIONS = 1_000_000
 
 
 def explain_size(name: str, count: int) -> Explanation:
-    """Of a program of ``count`` instructions, which the kernel refuses by E2BIG unread."""
+    """Explain E2BIG for a program of ``count`` instructions, which the kernel does not read."""
     if count > _MOST_INSTRUCTIONS:
         most = f"{_MOST_INSTRUCTIONS:,} (4,096 without CAP_BPF, and for all before Linux 5.2)"
     else:
@@ -319,7 +322,7 @@ def explain_size(name: str, count: int) -> Explanation:
     )
 
 
-#: Bits of include/uapi/linux/capability.h. CAP_PERFMON and CAP_BPF came with 5.8.
+#: Bits of include/uapi/linux/capability.h. CAP_PERFMON and CAP_BPF were added in 5.8.
 _CAPABILITIES = {"CAP_BPF": 39, "CAP_PERFMON": 38, "CAP_NET_ADMIN": 12, "CAP_SYS_ADMIN": 21}
 
 
@@ -341,7 +344,7 @@ def _read(path: str) -> str:
 
 
 def why_denied(release: tuple[int, int]) -> Explanation:
-    """The explanation of an EPERM of this process, on Linux ``release``."""
+    """Return the explanation of an EPERM for this process, on Linux ``release``."""
     held = _effective()
     if not held >> _CAPABILITIES["CAP_SYS_ADMIN"] & 1:
         needed = ("CAP_BPF", "CAP_PERFMON") if release >= (5, 8) else ("CAP_SYS_ADMIN",)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What strerror(3) says of each errno, in glibc and, behind a bar, in musl where that differs.
+"""The strerror(3) text of each errno: glibc's, then musl's after a bar if different.
 
-A log may come from a machine with another C library than this one's. "Not supported", as musl has
-it for EOPNOTSUPP, is left out: loaders write that of much else.
+A log may come from a machine with another C library. musl's text for EOPNOTSUPP, "Not supported",
+is omitted, because loaders write it for many other failures.
 """
 
 from __future__ import annotations

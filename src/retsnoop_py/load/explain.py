@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Every failure that a log tells of, with its explanation."""
+"""Find every failure that a loader's log reports, and explain each failure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from retsnoop_py.load.word_rules import explain_words, is_understood
 
 __all__ = ["explain_log"]
 
-#: A program's load failed: whose, and with what.
+#: A program failed to load; groups ``a`` and ``b`` match the program's name.
 _LOAD_FAILED = re.compile(
     r"(?:prog '(?P<a>[^']+)': (?:BPF program load failed|failed to (?:load|(?:auto-)?attach))"
     r"|program (?P<b>[\w./-]+): load program"
@@ -52,7 +52,7 @@ _LOAD_FAILED = re.compile(
     r"|error while loading \"(?P<g>[^\"]+)\" \("
     r"|bpf_prog_load lib call for \S+ \((?P<h>\w+)\) returned fd: -)"
 )
-#: The same in words that are not of a program alone: where an errno is said with them.
+#: A failed load that is not reported per program. These lines count only with an errno.
 _LOAD_TOLD = re.compile(
     r"(?:fail\w*(?: to)?|can ?n[o']t|can't|could ?n[o']t|unable to|error(?: while| when)?)"
     r"\W+load(?:ing)?\W+(?:\S+ ){0,3}?(?:e?bpf|programs?|progs?|collection|skeleton)\b"
@@ -60,41 +60,41 @@ _LOAD_TOLD = re.compile(
     re.IGNORECASE,
 )
 _NAMED = re.compile(r"prog '([^']+)'|program (?!(?:failed|error)\b)([\w./-]+):")
-#: strerror(3) and nothing else.
+#: A line with the text of strerror(3) only.
 _BARE_ERRNO = re.compile(
     r"(?:bpf: )?(?:Invalid argument|Permission denied|Operation not permitted"
     r"|No space left on device"
     r"|Argument list too long|Bad file descriptor|Cannot allocate memory|Out of memory"
     r"|Function not implemented)"
 )
-#: The head of a verifier's log.
+#: The first line of a verifier log.
 _ONLY_BEGAN = re.compile(r"BEGIN PROG LOAD LOG")
-#: A line of source that Python quotes on its way out.
+#: Lines of a Python traceback.
 _TRACEBACK = re.compile(r"\s*(?:raise \w+\(|File \".*\", line \d+|Traceback )")
-#: What failed, and nobody minds.
+#: Failures that the loader ignores.
 _SURVIVED = re.compile(
     r"\boptional\b.*\bignor|ignored and continue|doesn't support \S+, skipping"
-    r"|libxdp: Kernel DOES NOT support XDP programs with"  # and goes on without
-    r"|(?:open|read|stat) /proc/\d+/(?!root/)\S+: no such"  # of a process that has ended
-    r"|struct_ops \S+: member \S+ not found in kernel, skipping"  # it is set to zero
+    r"|libxdp: Kernel DOES NOT support XDP programs with"  # libxdp continues without XDP programs
+    r"|(?:open|read|stat) /proc/\d+/(?!root/)\S+: no such"  # a process that has exited
+    r"|struct_ops \S+: member \S+ not found in kernel, skipping"  # libbpf sets the member to zero
     r"|\bbpf\(BPF_\w*(?:NEXT|LOOKUP)\w*, .* = -1 ENOENT",  # the end of a walk, or no such entry
     re.IGNORECASE,
 )
-#: What a loader says of an object for whatever reason.
+#: Messages about a whole object that a loader prints after any failure.
 _SAID_LAST = re.compile(
     r"failed to perform CO-RE|: ParseError\("
     r"|(?:open|load)\w* (?:the )?(?:e?BPF )?(?:object|skeleton)(?: file)?: No such file"
 )
-#: libbpf's last word but one on a map whose pin is of another kind.
+#: libbpf's message before the last message about a map with a pin of another kind.
 _REUSED = re.compile(r"error reusing pinned map")
-#: A failure that has to do with BPF, in whatever words.
+#: Words that report a failure.
 _FAILS = re.compile(
     r"\b(?:fail\w*|error|panicked|cannot|can't|couldn't|could not"
     r"|unable|refused|rejected|interrupted|unsuccessful|FTL|FATAL|fatal"
     r"|bailing out|giving up|gave up|aborting)\b",
     re.IGNORECASE,
 )
-#: The same in words that say less, where nobody says that it goes on without.
+#: Weaker words of failure. Lines do not match if the loader continues.
 _COMPLAINS = re.compile(
     r"^(?!.*(?:\b(?:skip|ignor|default|optional)|fall\w* ?back|\bdebug\b)).*(?:\berr\b|unsupported"
     r"|not (?:be )?(?:found|supported|mounted|permitted|available|enabled)|missing"
@@ -105,87 +105,88 @@ _COMPLAINS = re.compile(
     r"|already running|is NULL|non-zero extra|\binvalid\b)",
     re.IGNORECASE,
 )
-#: The same where other lines are about BPF.
+#: Words that mean BPF if other lines of the log name BPF.
 _MAY_BE = re.compile(
     r"\bprobes?\b|\bprog(?:ram)?s?\b|\bmaps?\b|attach|\bpin|skeleton|dispatcher|\bELF\b|symbol",
     re.IGNORECASE,
 )
 
 
-#: What libbpf and its callers say of an object last, whatever failed; the reason stands above.
+#: The last messages of libbpf and its callers about an object. The cause is on a line above.
 _SUMMARY = re.compile(
     r"failed to (?:initialize skeleton|load (?:object|BPF skeleton)|open and load|load and verify)"
     r"|^\W*(?:Error: )?[\w ]+ \(os error \d+\)$",
     re.IGNORECASE,
 )
-#: What stands there and is no reason: what libbpf does when it is asked to tell all.
+#: Debug messages of libbpf. These messages do not report the cause of a failure.
 _CHATTER = re.compile(
     r"success|skip|load(?:ing|ed)\b|found|collect|patched|looking|relo |^\d+: \(|processed \d"
     r"|-- END"
 )
 
 
-#: An errno that a program ends with, and nothing of what it is about.
+#: A final line with an errno but without a subject.
 _ERRNO_ALONE = re.compile(r"\W*(?:Error|ERROR|error|fatal|FATAL): [\w ]+ \(os error \d+\)$")
-#: No errno, and those of what an agent talks to, which has nothing to do with BPF.
+#: No errno, and errno values of an agent's network connections, which are unrelated to BPF.
 _OF_NETWORK = (
     *("", "ECONNREFUSED", "ECONNRESET", "EPIPE", "ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH"),
     *("ENOTCONN", "ECONNABORTED", "EINTR", "EADDRINUSE"),
 )
-#: What the kernel writes of itself in its own log.
+#: The kernel's own message about lockdown.
 _LOCKED_DOWN = re.compile(r"Lockdown: .* is restricted")
 _READS = re.compile(r"The kernel has bpf_probe_\w+\(\).* and refuses it here")
-#: What a loader itself takes for no error.
+#: Log levels below warning: the loader does not treat the line as a failure.
 _MEANT_LIGHTLY = re.compile(r"(?<![\w/])(?:INFO|DEBUG|TRACE)(?![\w/])|level=(?:info|debug)\b")
-#: What is said of a failure that the loader goes on after.
+#: Messages about failures after which the loader continues.
 _GOES_ON = re.compile(
     r"\bskipping\b|\bskipped\b|\bignoring\b|\bignored\b|\bfall(?:ing|s)? back\b"
     r"|\bwill (?:use|try|retry|continue)\b|\bretrying\b|\bcontinuing\b|\bnon-?fatal\b"
-    r"|\bassuming\b|failed to attach to cgroup: (?:-EBADF|Bad file descriptor)$"  # systemd asks so
-    r"|[Ff]ailed to bump RLIMIT_MEMLOCK"  # newer kernels do not count it, and a load says more
+    r"|\bassuming\b|failed to attach to cgroup: (?:-EBADF|Bad file descriptor)$"  # systemd's probe
+    r"|[Ff]ailed to bump RLIMIT_MEMLOCK"  # newer kernels use no RLIMIT_MEMLOCK for BPF
     r"|\btrying \S+ instead|\bgo(?:es|ing)? on without",
     re.IGNORECASE,
 )
-#: A line of the verifier's own: an instruction, registers, the program's source.
+#: A line that the verifier wrote: an instruction, registers or program source.
 _VERIFIERS = re.compile(r"\d+: (?:\([0-9a-f]{2}\)|R\d)|; ")
 
 
-#: A line that has a level, or a heading, and nothing behind it.
+#: A line with only a level or a heading.
 _LEVEL_ALONE = re.compile(
     r"\W*(?:error|fatal|failed|failure|panic|warning|exception)\W*", re.IGNORECASE
 )
-#: How a process of the loader's ended.
+#: Messages about the end of a loader's process.
 _ENDED = re.compile(
     r"signal: killed|exit (?:status|code):? (?:126|127|137)\b|exec format error|\bsegfault at "
     r"|core dumped|terminate called after|command: Killed\b"
 )
 
 
-#: A page or a manual, which tells what may fail and not what did: HTML, and advice to a reader.
+#: HTML, documentation and advice, which describe possible failures instead of actual ones.
 _PROSE = re.compile(
     r"<(?:!DOCTYPE|/?(?:html|head|body|p|li|ul|ol|h\d|div|t[dr]|footer|header|a|br)\b)[^>]*>"
     r"|(?:^|[.!] )[^\w(]*(?:If|When|Unless)\b[^:=]*,"
     r" (?:you|please|run|use|try|set|add|send|raise|check)\b"
     r"|\b(?:may|might|would|will) (?:also )?fail\b"
 )
-#: What any program may lack: in a log that is about BPF, and in no other, it is told.
+#: Explanations that fit any program. They are reported only for logs about BPF.
 _OF_ANYTHING = {"rights", "memory", "files", "file-missing", "unsupported", "compile"}
 _OF_MAP = re.compile(
     r"(?:creat|load|updat)\w*(?: \S+){0,2} maps?\b|\bmaps? (?:creat|load)|for program\b",
     re.IGNORECASE,
 )
 _OBJECT = re.compile(r"\.o\b")
-#: Lines of which is kept what patterns say of them: a loader that tries again repeats its log.
+#: Size of the caches of pattern results per line. A loader that tries again repeats its log.
 _RECENT = 4096
 
 
-#: Any but what counts too many instructions: names and addresses differ from line to line.
+#: Long numbers, except the verifier's count of too many instructions. Numbers differ from line to
+#: line.
 _NUMBER = re.compile(r"(?!1000001 )\d{2,}")
 
 
 @lru_cache(maxsize=_RECENT)
 def _is_survived(line: str) -> bool:
-    """Whether it tells of none, whatever its words."""
+    """Return True if ``line`` reports no failure, or a failure that the loader ignores."""
     return any(
         found is not None
         for found in (_TRACEBACK.match(line), _SURVIVED.search(line), _PROSE.search(line))
@@ -193,7 +194,7 @@ def _is_survived(line: str) -> bool:
 
 
 def _is_heard(segment: Segment, offset: int) -> bool:
-    """Whether that loud line may tell of a failure that nobody went on after."""
+    """Return True if the line at ``offset`` may report a failure that ended the load."""
     line = segment.lines[offset]
     if _VERIFIERS.match(line) or _is_survived(_NUMBER.sub("00", line)):
         return False
@@ -202,7 +203,11 @@ def _is_heard(segment: Segment, offset: int) -> bool:
 
 @lru_cache(maxsize=_RECENT)
 def _weight(line: str) -> int:
-    """Of a line that failed, how much it says: in plain words, and with an errno."""
+    """Return how informative a failure line is: 3 at most, 0 for a summary.
+
+    Plain words of failure count 2, an errno or the end of a process counts 1. A level below warning
+    subtracts 1.
+    """
     if _SUMMARY.search(line):
         return 0
     told = 2 * bool(_FAILS.search(line)) + bool(errno_in(line) or _ENDED.search(line))
@@ -211,7 +216,7 @@ def _weight(line: str) -> int:
 
 @lru_cache(maxsize=256)
 def _is_telling(line: str) -> bool:
-    """Whether ``line``, which is not known, says more than that something failed."""
+    """Return True if ``line``, which matches no rule, has an errno or a known complaint."""
     return bool(errno_in(line)) or is_understood(line)
 
 
@@ -223,20 +228,20 @@ def _is_of_bpf(told: Explained) -> bool:
 
 
 class _Told:
-    """The failures that were told: a program, the id of the reason, the verifier's line."""
+    """The reported failures: program, id of the explanation, verifier line."""
 
     def __init__(self) -> None:
         self._keys: set[tuple[str, str, str]] = set()
         self.programs: set[str] = set()
         self.ids: set[str] = set()
-        #: Those of no program with a name.
+        #: Ids of the failures without a program name.
         self.nameless_ids: set[str] = set()
 
     def __bool__(self) -> bool:
         return bool(self._keys)
 
     def add(self, program: str, id_: str, line: str) -> bool:
-        """Whether that is told for the first time."""
+        """Record a failure; return True if the failure is new."""
         key = (program, id_, line)
         if key in self._keys:
             return False
@@ -249,10 +254,10 @@ class _Told:
 
 
 class _Said(NamedTuple):
-    """A line of a loader that a rule knows.
+    """A loader's log line that matches a rule.
 
-    ``is_light``: the loader takes it for no failure, or went on after it. ``is_last``: its segment
-    ends with it.
+    ``is_light``: the loader does not treat the line as a failure, or continued after it.
+    ``is_last``: the line is the last line of its segment.
     """
 
     number: int
@@ -264,21 +269,22 @@ class _Said(NamedTuple):
 class _Waiting:
     """Programs that failed to load and have no explanation yet.
 
-    ``entries``: by program, in the order of the lines that report the failures: the line's number,
-    the errno and the line. A hostile log has a hundred thousand of them, so no method looks at all.
+    ``entries``: for each program the line number, the errno and the line, in the order of the
+    lines. No method scans all entries, because a hostile log can contain a hundred thousand
+    failures.
     """
 
     def __init__(self) -> None:
         self.entries: dict[str, tuple[int, str, str]] = {}
         self._by_line: dict[int, str] = {}
-        #: By program: the lines of those with an errno that is not about rights.
+        #: For each program with an errno that does not mean missing rights, the line number.
         self._others: dict[str, int] = {}
 
     def __bool__(self) -> bool:
         return bool(self.entries)
 
     def note(self, program: str, number: int, errno: str, line: str) -> None:
-        """Add the failure of ``program``, unless one is waiting already."""
+        """Add the failure of ``program``, unless it already has one."""
         if program in self.entries:
             return
         self.entries[program] = (number, errno, line)
@@ -293,11 +299,11 @@ class _Waiting:
         self._others.pop(program, None)
 
     def entry(self, program: str) -> tuple[int, str, str]:
-        """The entry of ``program``; 0 and empty texts if there is none."""
+        """Return the entry of ``program``; 0 and empty texts without an entry."""
         return self.entries.get(program, (0, "", ""))
 
     def first_of_another_errno(self) -> float:
-        """The line of the first failure that is not about rights; infinity if there is none."""
+        """Return the line of the first failure not about rights, or infinity."""
         return next(iter(self._others.values()), math.inf)
 
     def just_above(self, number: int) -> Iterator[tuple[str, str]]:
@@ -308,7 +314,7 @@ class _Waiting:
 
 
 def _first_of_each(said: Iterable[_Said]) -> dict[tuple[str, ...], _Said]:
-    """The first failure of each program and kind."""
+    """Return the first failure for each combination of program, rule id, errno and lightness."""
     found: dict[tuple[str, ...], _Said] = {}
     for one in said:
         line = one.explanation.words[0]
@@ -319,50 +325,50 @@ def _first_of_each(said: Iterable[_Said]) -> dict[tuple[str, ...], _Said]:
 
 
 class _Reader:
-    """What is known while segments come."""
+    """State that is kept from one segment to the next."""
 
     def __init__(self, target: ObjectFile | None, limit: TimeLimit) -> None:
         self._target = target
         self._limit = limit
         self._program = ""
         self._errno = ""
-        #: Whether the verifier has told the reason of a failure by now.
+        #: True after the verifier reported the reason of a failure.
         self._verified = False
-        #: Programs that failed to load, with the line that says so, until a reason is found.
+        #: Programs without an explanation so far, each with the line that reports its failure.
         self._waiting = _Waiting()
         self._told = _Told()
-        #: Lines that no rule knows, without their long numbers.
+        #: Lines that match no rule, with long numbers removed.
         self._nothing: set[str] = set()
-        #: An errno in a line of its own, as bcc writes it.
+        #: A line with only an errno, as bcc writes it.
         self._bare: tuple[int, str] | None = None
-        #: The line that was told last, and the program it was about.
+        #: Line number, program, line and id of the last reported failure.
         self._told_at, self._told_of, self._told_line, self._told_id = 0, "", "", ""
-        #: Whether the errno of a failure was told by now.
+        #: True after a failure with an errno was reported.
         self._told_with_errno = False
         self._of_bpf = False
-        #: Whether a verifier's log had all but its reason.
+        #: True if a verifier log was complete except for its reason.
         self._cut = False
-        #: A file that was not there: loaders look for some, and go on.
+        #: A missing file. Loaders search for several files and continue if some are missing.
         self._looked_for: tuple[int, Explanation] | None = None
-        #: What failed first of what a loader went on after.
+        #: The first failure after which the loader continued.
         self._lightly: Explained | None = None
-        #: BTF that the kernel refused: most loaders go on without.
+        #: A failed BTF load. Most loaders continue without BTF.
         self._btf: Explained | None = None
-        #: What is told of a load unless the verifier's log comes next and says why.
+        #: A load failure that is reported unless a verifier log with the reason follows.
         self._held: tuple[int, Explanation, str] | None = None
-        #: A helper that reads memory and is not there, until what comes next was looked at.
+        #: A missing helper that reads memory, held back until the following lines are read.
         self._read: Explained | None = None
-        #: The lines that are being read, until they were searched for BPF.
+        #: Lines of the current segment; empty after they were searched for BPF names.
         self._lines: tuple[str, ...] = ()
-        #: The last line that is an errno and no more, where nothing else says what failed.
+        #: The last line with only an errno, used if no other line reports a failure.
         self._only_errno: tuple[int, str] | None = None
-        #: The first line of a loader that says that something failed, which no rule knows.
+        #: The first line that reports a failure but matches no rule.
         self._own_words: tuple[int, str] | None = None
-        #: Of a log that is not over, what loaders said in it.
+        #: Loader lines of a log that continues in the next segment.
         self._said: dict[tuple[str, ...], _Said] = {}
 
     def read(self, segment: Segment) -> Iterator[Explained]:
-        """The failures a segment tells of."""
+        """Yield the failures that a segment reports."""
         said = [*self._said.values(), *self._loader_lines(segment)]
         self._said.clear()
         if segment.goes_on and segment.is_verifiers and len(said) < _MOST_KEPT:
@@ -375,7 +381,7 @@ class _Reader:
         found = diagnose(log, self._target)
         yield from self._tell_held(found is not None and bool(_ONLY_BEGAN.search(segment.lines[0])))
         if found is not None and not (log.followed or log.processed is not None or log.explained):
-            # without any of a verifier's log, a loader's own line knows better what it means
+            # Without any verifier output, the rule for the loader's own line is more exact.
             own = {one.explanation.words[0] for one in said if one.explanation.words}
             is_summary = any("line(s) omitted" in word for word in found.words)
             found = None if own.issuperset(found.words) and not is_summary else found
@@ -386,7 +392,7 @@ class _Reader:
         ):
             return
         if found is not None:
-            for number, explanation, *_ in said:  # maps of who knows which program
+            for number, explanation, *_ in said:  # the program that uses the map is unknown
                 line = explanation.words[0] if explanation.words else ""
                 if is_of_map(line) and "load program" not in line:
                     yield from self._tell(number, explanation, "", errno_in(line), None)
@@ -401,7 +407,7 @@ class _Reader:
         yield from self._tell_loaders(said)
 
     def _tell_loaders(self, said: Iterable[_Said]) -> Iterator[Explained]:
-        """The failures that loaders tell of, without a verifier's log that has their reason."""
+        """Yield the failures that loaders report, without a verifier log with their reason."""
         for one in said:
             if self._limit.stop():
                 return
@@ -415,7 +421,7 @@ class _Reader:
             yield from self._tell(number, explanation, program, errno_in(line), None)
 
     def _is_kept(self, said: _Said, program: str) -> bool:
-        """Whether what a line tells of is no failure yet: what comes next shows that."""
+        """Return True if the line is not a failure yet, because the next lines decide."""
         number, found, is_light, is_last = said
         line = found.words[0]
         if self._follows(number, found, program):
@@ -441,7 +447,7 @@ class _Reader:
         return False
 
     def _tell_held(self, is_known: bool) -> Iterator[Explained]:
-        """What was held back, unless the verifier's own reason for it ``is_known`` by now."""
+        """Yield the failure that was held back, unless the verifier's reason ``is_known``."""
         if self._held is not None and not is_known:
             number, explanation, program = self._held
             line = explanation.words[0]
@@ -450,7 +456,7 @@ class _Reader:
         self._held = None
 
     def _may_be_locked(self, first: int, found: Explanation, log: ProgramLog) -> bool:
-        """Whether it is kept back, since the kernel may say below that it is locked down."""
+        """Return True if ``found`` is held back: a lockdown message may follow."""
         if found.id != "helper-unknown" or not _READS.search(found.reason):
             return False
         program = log.program or self._program
@@ -462,7 +468,7 @@ class _Reader:
         return True
 
     def _tell_read(self, said: Iterable[_Said] = ()) -> Iterator[Explained]:
-        """What was kept back, unless it is said below that the kernel is locked down."""
+        """Yield the missing helper that was held back, unless the kernel reports lockdown below."""
         was, self._read = self._read, None
         words = [one.explanation.words for one in said]
         locked = any(_LOCKED_DOWN.search(each[0]) for each in words if each)
@@ -472,7 +478,7 @@ class _Reader:
             )
 
     def _note_cut(self, segment: Segment, program: str) -> None:
-        """Of a log that has its numbers and no reason: that of a program which failed."""
+        """Record the failed program of a verifier log that has its counts but no reason."""
         for offset, line in enumerate(segment.lines):
             if _ONLY_BEGAN.search(line) and not self._told:
                 number = segment.first + segment.dropped + offset
@@ -481,12 +487,12 @@ class _Reader:
         self._cut = self._cut or bool(self._waiting)
 
     def _is_repeated(self, id_: str, line: str, number: int) -> bool:
-        """Whether a loader's line only says once more that what was told has failed."""
+        """Return True if a loader's line only repeats a failure that is already reported."""
         told = self._told.ids
         if id_ == "xdp-dispatcher" and self._verified:
-            return "'xdp_pass'" in line  # libxdp's own trial, of which more would stand there
+            return "'xdp_pass'" in line  # libxdp's test; its own failure would have more lines
         if id_ == "rights" and _LOCKED_DOWN.search(line):
-            return False  # the kernel's own words
+            return False  # the kernel's own message
         if id_ == "rights":
             other = self._waiting.first_of_another_errno() <= number
             return (self._verified or other) and not is_of_map(line)
@@ -495,7 +501,7 @@ class _Reader:
         if self._told_with_errno and not errno_in(line) and _ATTACHES.search(line):
             own = explain_operation(line)
             if own is not None and own.id == id_ and _ATTACHES.search(self._told_line):
-                return True  # that it failed, without why
+                return True  # reports the failure without a cause
         causes = _OF_MAPS if _WITHOUT_MAP.search(line) else set()
         if told & (causes | _CAUSED_BY.get(id_, set())) and (
             not errno_in(line) or _SUMMARY.search(line)
@@ -507,7 +513,10 @@ class _Reader:
         return bool(told) and _SAID_LAST.search(line) is not None
 
     def _explain(self, line: str) -> Explanation | None:
-        """What ``line`` tells of; lines that differ in long numbers alone are asked once."""
+        """Return the explanation of ``line``, or None if no rule matches.
+
+        Lines that differ only in long numbers are matched once.
+        """
         alike = _LONG_NUMBER.sub("0", line)
         if not line or alike in self._nothing:
             return None
@@ -517,14 +526,14 @@ class _Reader:
         return found
 
     def _says_more(self, line: str) -> bool:
-        """Whether it is the first line that failed, or says more than those so far."""
+        """Return True if ``line`` is the first failure, or more informative than the one so far."""
         if self._own_words is None:
             return True
         more = _weight(line) - _weight(self._own_words[1])
         return more > 0 or (more == 0 and not _is_telling(self._own_words[1]) and _is_telling(line))
 
     def _follows(self, number: int, found: Explanation, program: str) -> bool:
-        """Whether it is what failed next, for the reason that was told a few lines above."""
+        """Return True if the failure is a consequence of the failure reported a few lines above."""
         line = found.words[0]
         above = number - self._told_at <= _FOLLOWING and program in ("", self._told_of)
         if found.id == "name-missing":
@@ -534,7 +543,7 @@ class _Reader:
         ):
             return explain_operation(line) == found
         if self._told_at and not self._told_of and number - self._told_at <= _FOLLOWING:
-            above = above or found.id == self._told_id  # who failed is named later
+            above = above or found.id == self._told_id  # a later line names the program
         if not self._told_at or not above:
             return False
         if program and not self._told_of:
@@ -544,9 +553,9 @@ class _Reader:
         return explain_operation(line) == found or (found.id in _TARGETS and not errno_in(line))
 
     def _is_own(self, line: str, is_loud: bool) -> bool:
-        """Whether a loader says by it that something of BPF failed, in words no rule knows.
+        """Return True if the loader reports a BPF failure on this line, without a matching rule.
 
-        ``is_loud``: whether it has the level of an error.
+        ``is_loud``: the line has the level of an error.
         """
         return self._is_of_bpf() and bool(
             (is_loud or _FAILS.search(line) or says_errno(line) or _COMPLAINS.search(line))
@@ -554,7 +563,7 @@ class _Reader:
         )
 
     def _is_of_bpf(self) -> bool:
-        """Whether anything in the log so far is of BPF, in this segment as well."""
+        """Return True if any line of the log so far, including this segment, names BPF."""
         if self._lines and not self._of_bpf:
             maybe = OF_BPF.offsets("\n".join(self._lines))
             self._of_bpf = any(_names_bpf(self._lines[offset]) for offset in maybe)
@@ -562,7 +571,7 @@ class _Reader:
         return self._of_bpf
 
     def _is_summary(self, segment: Segment, found: Explanation) -> bool:
-        """Whether it repeats in one line what was explained from the whole log (cilium/ebpf)."""
+        """Return True if the line summarizes a log that is already explained (cilium/ebpf)."""
         line = segment.lines[-1] if segment.lines else ""
         return "line(s) omitted" in line and found.id in self._told.nameless_ids
 
@@ -577,7 +586,7 @@ class _Reader:
             if not _is_heard(segment, offset):
                 continue
             if _BARE_ERRNO.fullmatch(line):
-                self._errno = errno_in(line)  # bcc says no more of a load; who failed comes later
+                self._errno = errno_in(line)  # bcc prints no more; a later line names the program
                 self._bare = (segment.first + segment.dropped + offset, line)
             if failed := _LOAD_FAILED.search(line):
                 name = next(filter(None, failed.groups()), "")
@@ -586,15 +595,15 @@ class _Reader:
                 self._errno = errno_in(line) or below or self._errno
                 number = segment.first + segment.dropped + offset
                 if _ONLY_BEGAN.search(self._waiting.entry(name)[2]):
-                    self._waiting.drop(name)  # this line says more than the head of an empty log
+                    self._waiting.drop(name)  # this line is more exact than an empty log's head
                 self._waiting.note(name, number, self._errno, line)
             elif _LOAD_TOLD.search(line) and not self._waiting and (told := errno_in(line)):
                 self._waiting.note("", segment.first + segment.dropped + offset, told, line)
             above = segment.lines[offset - 1] if offset else ""
             if is_of_map(line) and _REUSED.search(above):
-                continue  # the line above says why
+                continue  # the line above has the reason
             if "failed to create tracepoint" in line and "perf_event_open() failed" in above:
-                continue  # that one too
+                continue  # the line above has the reason
             explanation = (
                 self._explain(with_relocation(segment.lines, offset))
                 or self._explain(with_probe(segment.lines, offset))
@@ -619,7 +628,7 @@ class _Reader:
                 self._note_own(segment, offset)
 
     def _note_own(self, segment: Segment, offset: int) -> None:
-        """Of a line that no rule knows: whether its loader says there that anything failed."""
+        """Record a line that matches no rule if the loader reports a failure on it."""
         line, above = segment.lines[offset], segment.lines[offset - 1] if offset else ""
         line = with_innermost(segment.lines, offset) or line
         if _LEVEL_ALONE.fullmatch(line):
@@ -637,7 +646,7 @@ class _Reader:
             self._only_errno = (number, line)
 
     def _is_last_resort(self, line: str) -> bool:
-        """Whether ``line`` is told, though it is not about BPF, where nothing else is told."""
+        """Return True if ``line`` is worth reporting when the log reports nothing about BPF."""
         if _ERRNO_ALONE.match(line):
             return True
         errno = errno_in(line)
@@ -650,7 +659,7 @@ class _Reader:
     def _tell(
         self, number: int, found: Explanation, program: str, errno: str, processed: int | None
     ) -> Iterator[Explained]:
-        # a loader says the same in several lines, the verifier once for each program
+        # A loader reports a failure on several lines, the verifier once for each program.
         line = found.words[-1] if found.instruction and found.words else ""
         if self._told.add(program, found.id, line):
             self._told_at, self._told_of, self._told_id = number, program, found.id
@@ -659,13 +668,13 @@ class _Reader:
             yield Explained(VERSION, number, found, program, errno, processed)
 
     def _is_first_cause(self, looked_for: Explanation) -> bool:
-        """Whether the loader itself calls it a failure, and what failed then has no errno."""
+        """Return True if the loader calls the missing file a failure and the rest has no errno."""
         own = self._own_words[1] if self._own_words is not None else ""
         failed = _FAILS_TO_LOAD.search(looked_for.words[0]) is not None
         return failed and not self._waiting and not errno_in(own)
 
     def _failed_otherwise(self) -> bool:
-        """Whether more failed than looking for a file, with another errno."""
+        """Return True if the log has another failure than the missing file, with another errno."""
         loads = any(errno not in ("", "ENOENT") for _, errno, _ in self._waiting.entries.values())
         if loads or self._own_words is None:
             return loads
@@ -673,7 +682,7 @@ class _Reader:
         return own != "ENOENT" and (own != "" or _weight(self._own_words[1]) > 1)
 
     def end(self) -> Iterator[Explained]:
-        """What failed and is not explained by anything that was said."""
+        """Yield the failures that are left without an explanation at the end of the log."""
         yield from self._tell_read()
         yield from self._tell_held(is_known=False)
         if self._btf is not None and all("map" in id_ for id_ in self._told.ids):
@@ -696,7 +705,7 @@ class _Reader:
             yield from self._tell_own()
 
     def _tell_own(self) -> Iterator[Explained]:
-        """What the loader says in its own words, where it names no load that failed."""
+        """Yield the failure in the loader's own words, if the log names no failed load."""
         if self._own_words is None and self._bare is not None:
             number, line = self._bare
             found = explain_errno(self._errno, "a program", line)
@@ -708,9 +717,9 @@ class _Reader:
             yield Explained(VERSION, number, found, "", errno)
 
     def _tell_waiting(self) -> Iterator[Explained]:
-        """Of each load that failed what its errno means."""
+        """Yield the meaning of the errno of each failed load."""
         if len(self._waiting.entries) > 1:
-            self._waiting.drop("")  # that line is about one of those with a name
+            self._waiting.drop("")  # that line is about a program that has a name here
         for program, (number, errno, line) in self._waiting.entries.items():
             label = f"program '{program}'" if program else "a program"
             cut = self._cut and errno in ("", "EINVAL", "EACCES", "EPERM")
@@ -731,47 +740,50 @@ class _Reader:
 
 
 _FAILS_TO_LOAD = re.compile(r"fail\w* to (?:load|attach|start)|error (?:load|attach)ing")
-#: That nothing goes on without BTF.
+#: The loader stops without BTF.
 _MANDATORY = re.compile(r"mandatory|required", re.IGNORECASE)
-#: What is done with a program that is loaded.
+#: Operations on a loaded program.
 _ATTACHES = re.compile(r"\battach|PERF_EVENT_IOC|link_create|BPF_LINK_CREATE", re.IGNORECASE)
-#: What is said, without an errno or of the whole object, of what failed for a reason that was told.
+#: For each explanation, other explanations that can be its cause. A line of the first kind that has
+#: no errno, or is about the whole object, only repeats the cause.
 _CAUSED_BY = {
     "compile": {"kernel-headers", "map-type-unsupported", "pin"},
     "kernel-btf": {"attach-target-missing"},
     "map-refused": {"map-definition", "map-size", "map-type-unsupported", "map-flags", "rights"},
 }
-#: Why bcc's compiler, which creates maps, could not; and what it says then of where they are used.
+#: Causes for which bcc's compiler cannot create a map, and bcc's messages about uses of the map.
 _OF_MAPS = {"rights", "map-refused", "map-too-large", "map-size", "map-flags", "map-definition"}
 _WITHOUT_MAP = re.compile(
     r"expected initialized handle for bpf_table|error: bpf_table \w+ failed to open"
     r"|[Ff]ailed to compile BPF (?:module|program|text)"
 )
-#: What is not there (ENOENT) where loaders look first: whether that matters shows what fails then.
+#: Missing files and pins (ENOENT) that loaders look for first. The next failures show whether the
+#: missing file matters.
 _LOOKED_FOR = ("pin", "file-missing")
-#: As much tc says where a loader takes away what it may have left: there is nothing.
+#: tc's messages if a loader removes leftovers of an earlier run and there are none.
 _TIDIED = re.compile(
     r"\W*Error: Parent [Qq]disc doesn't exist|.{0,80}\bNo XDP (?:program|dispatcher) "
     r"|.{0,80}Kernel error message: (?:Invalid handle|Filter with specified)"
 )
-#: libbpf's own errno for a program that the verifier refused.
+#: libbpf's own errno for a program that the verifier rejected.
 _LOG_ELSEWHERE = re.compile(r"verifier blocks program|-4007\b")
-#: These may be said of rights; where a load failed with another, they are the program's own result.
+#: Errno values that mean missing rights. After a load that failed with another errno, such lines
+#: are consequences.
 _OF_RIGHTS = ("EPERM", "EACCES")
-#: A time, a process, an address: no errno.
+#: Times, process ids, addresses: numbers too long for an errno.
 _LONG_NUMBER = re.compile(r"\d{4,}")
 _MOST_KEPT = 4096
-#: What is said of a target without a reason of its own, once more.
+#: Explanations of a target that only repeat an earlier failure.
 _TARGETS = ("kprobe-target", "uprobe-target", "tracepoint-missing")
-#: Of an attachment that the kernel said more of, in its own words (netlink's extended
+#: Failed attachments for which the kernel adds its own message (netlink's extended
 #: acknowledgement).
 _ATTACHED = ("attach-refused", "attach-unsupported")
 _KERNEL_SAID = re.compile(r"[Kk]ernel error message:")
-#: Lines behind a failure in which what fails for it is said.
+#: Number of lines below a failure in which its consequences appear.
 _FOLLOWING = 4
 
 
-#: Seconds of wall time for reading a log, and after that for its conclusions.
+#: Seconds of CPU time for reading a log, and then for the conclusions.
 _MOST_SECONDS = 18.0
 _LAST_SECONDS = 4.0
 
@@ -779,10 +791,10 @@ _LAST_SECONDS = 4.0
 def explain_log(
     stream: Lines, target: ObjectFile | None = None, seconds: float | None = None
 ) -> Iterator[Explained]:
-    """Each failure in ``stream``, in its order; nothing for a log that tells of none.
+    """Yield each failure that ``stream`` reports, in order.
 
-    After ``seconds`` of CPU time (default 18) it stops reading, ends with what it knows, and raises
-    :class:`PartlyReadError` behind the last failure.
+    After ``seconds`` of CPU time (default 18) the function stops reading, yields its conclusions
+    and raises :class:`PartlyReadError` after the last failure.
     """
     limit = TimeLimit(_MOST_SECONDS if seconds is None else seconds)
     lines = LimitedLines(stream, limit)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Loads on other kernels: this very tool, run in a guest, its JSON read back."""
+"""Load on other kernels: run retsnoop-py in a guest, and read its JSON output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from retsnoop_py.vm.machine import Machine, in_guests
 
 __all__ = ["load_in_guests"]
 
-#: Lines of a console that tell why a kernel went down.
+#: Number of console lines that show why a kernel crashed.
 _CONSOLE = 12
 
 
@@ -24,8 +24,8 @@ def load_in_guests(
 ) -> Generator[tuple[str, list[LoadResult]]]:
     """Run ``retsnoop-py load`` with ``argv`` on each kernel, ``jobs`` guests at a time.
 
-    Gives each kernel's results in the order of ``kernels``. A guest that does not boot, goes down
-    or takes longer than ``timeout`` seconds is a result of its own.
+    Yield each kernel's results in the order of ``kernels``. A guest that does not boot, crashes or
+    takes longer than ``timeout`` seconds has its own result.
     """
     words = ["load", "--format", "json", *argv]
     images = {name: kernel.vmlinux for name, kernel in kernels}
@@ -79,8 +79,8 @@ def _results(name: str, release: str, out: bytes) -> list[LoadResult]:
         try:
             result = msgspec.structs.replace(decoder(line), kernel=name, release=release)
         except msgspec.DecodeError:
-            continue  # the last line of a guest that went down
-        found[result.part] = result  # one that comes again says more
+            continue  # the last line of a guest that crashed
+        found[result.part] = result  # a repeated result has more information
     return list(found.values())
 
 

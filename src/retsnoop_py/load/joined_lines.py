@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Messages of several lines: put together, as others write them in one."""
+"""Join messages of several lines into one line, the form that other loaders print."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = [
     "with_relocation",
 ]
 
-#: A type of BTF, as the kernel lists them until it comes to the one that it refuses.
+#: A type in the kernel's list of BTF types. The list ends at the rejected type.
 _BTF_TYPE = re.compile(r"\[\d+\] [A-Z_]+\b.*")
 
 
 def with_btf(found: Explanation, lines: tuple[str, ...], at: int) -> Explanation:
-    """``found`` of line ``at``, with the line below at which the kernel's list of types ends."""
+    """Return ``found`` of line ``at``, with the last type of the kernel's list below it."""
     if found.id != "btf-refused":
         return found
     last = ""
@@ -45,25 +45,25 @@ def with_btf(found: Explanation, lines: tuple[str, ...], at: int) -> Explanation
 
 
 _LONGEST_TYPE = 200
-#: Lines behind the refusal in which the list begins.
+#: Number of lines after the rejection in which the list begins.
 _LIST_LINES = 40
-#: What Rust's loaders write below "Caused by:" last, with or without a number.
+#: The last cause that a Rust loader prints below "Caused by:", with or without a number.
 _CAUSE = re.compile(r"\s*(?:\d+: )?(\S.* \(os error \d+\))$")
-#: What iproute2's tools have of the kernel's answer; only tc goes on by saying with whom it talks.
+#: The kernel's answer in the output of iproute2. Only tc prints a second line about the kernel.
 _OF_TC = re.compile(r"RTNETLINK answers: ")
-#: Lines behind one in which its cause is looked for.
+#: Number of lines below a message in which its cause is searched.
 _CAUSE_LINES = 6
-#: Lines behind a call in which its errno is looked for.
+#: Number of lines below a call in which its errno is searched.
 _ERRNO_LINES = 4
-#: A call that is named in a line of its own, where others have its errno.
+#: A line that ends with a call's name, where other loaders print the errno.
 _CALL_ALONE = re.compile(r"\bbpf\(BPF_\w+\)$")
-#: One of a chain of causes, which go on below it.
+#: A line of a chain of causes, which continues below.
 _OF_CHAIN = re.compile(r"\s*\d+: \D")
 _CHAIN_LINES = 40
 
 
 def with_cause(lines: tuple[str, ...], at: int) -> str:
-    """Line ``at`` and the errno that the lines below it end in, as other loaders say it in one."""
+    """Return line ``at`` with the errno from the lines below, as one line; empty if none."""
     below = lines[at + 1 : at + 3]
     if lines[at].rstrip().endswith(":"):
         for line in lines[at + 1 : at + 1 + _CAUSE_LINES]:
@@ -87,13 +87,13 @@ def with_cause(lines: tuple[str, ...], at: int) -> str:
     return f"{lines[at]}: {cause[1]}" if cause else ""
 
 
-#: Below which causes stand, the innermost last.
+#: The heading above a list of causes, with the innermost cause last.
 _CAUSED_BY = re.compile(r"\s*[Cc]aused by:?\s*")
 _ONE_CAUSE = re.compile(r"\s+(?:\d+: )?(\S.*)|\d+: (\S.*)")
 
 
 def with_innermost(lines: tuple[str, ...], at: int) -> str:
-    """Line ``at`` and the innermost of the causes that are listed below it; "" where none are."""
+    """Return line ``at`` with the innermost cause from the list below; empty without a list."""
     heading = at + 1
     if heading < len(lines) and not lines[heading].strip():
         heading += 1
@@ -108,18 +108,18 @@ def with_innermost(lines: tuple[str, ...], at: int) -> str:
 
 
 def _first(wanted: re.Pattern[str], lines: Iterable[str]) -> re.Match[str] | None:
-    """Where the first of ``lines`` that has what is wanted at its beginning has it."""
+    """Return the first match of ``wanted`` at the beginning of one of ``lines``."""
     return next((found for line in lines if (found := wanted.match(line))), None)
 
 
-#: A call of bpf(2) as strace(1) writes it: what it is for, and of which type.
+#: A bpf(2) call in the output of strace(1): command and first field.
 _BPF_CALL = re.compile(r"\bbpf\(BPF_\w+, \{(?:\w+=\w+)?")
 _RESULT = re.compile(r"\)\s+= (-?\d+)\b[^)]*\)?$")
 _LATER_CALLS = 200
 
 
 def was_tried_again(lines: tuple[str, ...], at: int) -> bool:
-    """Whether the call in line ``at`` failed, and one like it did not: the loader found its way."""
+    """Return True if the call in line ``at`` failed and a later call like it succeeded."""
     call, result = _BPF_CALL.search(lines[at]), _RESULT.search(lines[at])
     if call is None or result is None or result[1] != "-1":
         return False
@@ -129,13 +129,13 @@ def was_tried_again(lines: tuple[str, ...], at: int) -> bool:
     )
 
 
-#: What bcc says of a probe without its name, which Python's or bpftrace's last words below have.
+#: bcc's message about a probe without a name. The last lines of Python or bpftrace have the name.
 _NAMELESS = re.compile(r"cannot attach ([ku])probe, ")
 _PROBE_LINES = 20
 
 
 def with_probe(lines: tuple[str, ...], at: int) -> str:
-    """What is said of a probe with a name, and line ``at``, which says why."""
+    """Return the message with the probe's name, joined with line ``at``, which has the cause."""
     found = _NAMELESS.match(lines[at])
     if found is None:
         return ""
@@ -147,13 +147,13 @@ def with_probe(lines: tuple[str, ...], at: int) -> str:
     return f"{below.string}: {lines[at]}" if below else ""
 
 
-#: What libbpf says last of a relocation, and what it said of it before.
+#: libbpf's last message about a relocation. An earlier message names the relocation.
 _NO_MATCH = re.compile(r"relo #(\d+): no matching targets found")
 _RELOCATION_LINES = 12
 
 
 def with_relocation(lines: tuple[str, ...], at: int) -> str:
-    """Line ``at``, of a relocation without a match, and what that was for, which stands above."""
+    """Return line ``at``, a failed relocation, with the relocation's subject from above."""
     found = _NO_MATCH.search(lines[at])
     if found is None:
         return ""
@@ -162,13 +162,13 @@ def with_relocation(lines: tuple[str, ...], at: int) -> str:
     return f"{lines[at]} {above[1]}" if above else ""
 
 
-#: What aya says of a reference that it cannot resolve, and below that what it refers to.
+#: aya's message about an unresolved reference. The next lines have the reference.
 _NO_REFERENCE = re.compile(r".*error relocating (?:function|section)$")
 _TO_SECTION = re.compile(r"\s*(?:\d+: )?(section `\d+` not found, referenced by symbol.*)")
 
 
 def with_reference(lines: tuple[str, ...], at: int) -> str:
-    """What line ``at``, of a reference that is not resolved, refers to."""
+    """Return line ``at``, an unresolved reference, with its subject; empty for other lines."""
     if not _NO_REFERENCE.match(lines[at]):
         return ""
     below = _first(_TO_SECTION, lines[at + 1 : at + 1 + _CAUSE_LINES])

@@ -23,7 +23,7 @@ _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[()|]", re.DOTALL)
 
 
 def alternatives(pattern: str) -> list[str]:
-    """The alternatives of ``pattern`` outside of all parentheses."""
+    """Return the alternatives of ``pattern`` outside of all parentheses."""
     found, depth, begin = [], 0, 0
     for token in _TOKEN.finditer(pattern):
         depth += {"(": 1, ")": -1}.get(token[0], 0)
@@ -44,7 +44,7 @@ class LineFinder:
 
     @cached_property
     def _parts(self) -> list[tuple[re.Pattern[str], tuple[Words, ...]]]:
-        """Each alternative, and the sets of words of which its matches contain one each."""
+        """Return each alternative with its word sets; a match contains a word of each set."""
         return [
             (re.compile(part, re.IGNORECASE), words)
             for part in alternatives(self._pattern)
@@ -52,11 +52,11 @@ class LineFinder:
         ]
 
     def matches(self, line: str) -> bool:
-        """Whether ``line`` matches."""
+        """Return True if ``line`` matches."""
         return bool(self.offsets(line))
 
     def offsets(self, text: str) -> list[int]:
-        """The numbers of the matching lines, from 0, in ascending order."""
+        """Return the numbers of the matching lines, from 0, in ascending order."""
         text = fold(text)
         starts: set[int] = set()
         for pattern, words in self._parts:
@@ -73,7 +73,7 @@ class LineFinder:
 
 
 def _lines_with(text: str, words: Words, known: set[int]) -> Iterator[tuple[int, int]]:
-    """Where each line that has one of ``words`` starts and ends; not those that are ``known``."""
+    """Yield start and end of each line with one of ``words``, except for ``known`` lines."""
     for word in words:
         at = text.find(word)
         while at >= 0:

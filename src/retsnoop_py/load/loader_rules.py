@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What libbpf and other loaders say where no verifier comes to speak, and what it means.
+"""Explain the messages of libbpf and other loaders that need no verifier log.
 
-Each rule looks at one line: those of ``environment_rules``, ``attach_rules`` and ``object_rules``. Lines that only
-repeat that something failed are no rule's. What is said of maps is in ``map_rules``, what an errno means for an
-operation in ``operation_rules``, and what it means alone in ``errno_rules``.
+Each rule of ``environment_rules``, ``attach_rules`` and ``object_rules`` matches one line. No rule
+matches lines that only repeat a failure. ``map_rules`` has the rules for maps, ``operation_rules``
+the meaning of an errno for an operation, and ``errno_rules`` the meaning of an errno alone.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ __all__ = ["explain_line", "is_of_map"]
 
 _SUPPORT = "Kernel Support"
 
-#: The first that matches counts: what ails the machine is said in more certain words than what ails a target, and
-#: both in more certain ones than what ails an object.
+#: The first match counts. Rules about the machine are the most exact, then rules about targets,
+#: then rules about objects.
 _RULES: tuple[LineRule, ...] = (
     *SCRIPT_RULES,
     *OWN_RULES,
@@ -54,35 +54,35 @@ _MAP = re.compile(
 )
 
 
-#: What a loader says in the same words of a target that is not there, of one that is taken and of one
-#: that it may not open: the errno tells which.
+#: Messages that a loader prints for a missing target, a target in use and a target without access.
+#: The errno makes the difference.
 _OPENED = (
     *("tracepoint-missing", "kprobe-target", "uprobe-target", "attach-target-missing", "buffer"),
 )
 _NOT_MISSING = (
     *("EPERM", "EACCES", "EBUSY", "EEXIST", "ENOMEM", "EMFILE", "EOPNOTSUPP", "EADDRNOTAVAIL"),
 )
-#: What stands where a name may, and is a word for the way of attaching.
+#: Words at the place of a name that name the kind of attachment instead.
 _NO_NAME = ("multi", "session", "event", "events", "probe", "probes")
-#: What is said of XDP programs means something else of sockets (AF_XDP).
+#: Messages about XDP programs that mean something else for sockets (AF_XDP).
 _OF_XDP = ("attach-busy", "attach-unsupported", "interface-missing")
-#: strace(1): a call of bpf(2) that failed, and the fields of a map.
+#: A failed bpf(2) call in the output of strace(1), and the fields of a map.
 _CALL = re.compile(r"\bbpf\((?P<command>BPF_\w+), (?P<fields>.*)\)\s+= -1 (?P<errno>E[A-Z0-9]+)\b")
 _FIELD = re.compile(
     r"\b(map_type|key_size|value_size|max_entries|map_flags|map_name)=(\"[^\"]*\"|\w+)"
 )
 
 
-#: For which kernel a kprobe's program was made.
+#: The kernel version for which a kprobe program was built.
 _KPROBE_FOR = re.compile(
     r"prog_type=BPF_PROG_TYPE_KPROBE,.*kern_version=KERNEL_VERSION\((?!0, 0, 0)(\d+), (\d+), (\d+)\)"
 )
-#: A map that is created, in other words, with an errno behind.
+#: Other messages about creating a map, with an errno at the end.
 _MAP_MADE = re.compile(
     r"creat\w*\W(?:[^\s:]+ ){0,3}?maps?\b(?! (?:entry|base|dir|pin|path))(?:\W{1,3}(?P<name>@?[\w.-]++)\W{0,2})?.*?:",
     re.IGNORECASE,
 )
-#: Words one of which is in each line that a rule knows: most lines of a daemon have none.
+#: Every line that matches a rule contains one of these words. Most lines of a daemon contain none.
 _TOPICS = (
     *(
         "bpf",
@@ -187,12 +187,12 @@ class _Found(dict[str, str]):
 
 @lru_cache(maxsize=4096)
 def is_of_map(line: str) -> bool:
-    """Whether it says that a map could not be created."""
+    """Return True if ``line`` reports that a map could not be created."""
     return _MAP.search(line) is not None
 
 
 def explain_line(line: str) -> Explanation | None:
-    """What a line of a loader says went wrong; None for one that says nothing of its own."""
+    """Return the explanation of a loader's line; None if the line reports no failure of its own."""
     line = line.strip()
     low = line.lower()
     if not any(topic in low for topic in _TOPICS):
@@ -237,7 +237,7 @@ def explain_line(line: str) -> Explanation | None:
 
 
 def _is_other(id_: str, facts: dict[str, str], line: str) -> bool:
-    """Whether the operation of ``line`` knows better than the rule what its errno means."""
+    """Return True if the operation of ``line`` explains its errno better than the rule."""
     errno = errno_in(line)
     return (
         (id_ in _OPENED and errno in _NOT_MISSING)
@@ -248,7 +248,7 @@ def _is_other(id_: str, facts: dict[str, str], line: str) -> bool:
 
 
 def _explain_made(name: str, line: str) -> Explanation | None:
-    """Of a map that is created; None where the line does not say that it failed."""
+    """Return the explanation of a map that was not created; None if ``line`` reports no failure."""
     if error := errno_in(line):
         return explain_map(MapFacts(name), error, line=line)
     if not re.match(r"\W*(?:error|fail)", line, re.IGNORECASE):
@@ -265,7 +265,7 @@ def _explain_made(name: str, line: str) -> Explanation | None:
 
 
 def _explain_call(call: re.Match[str], line: str) -> Explanation | None:
-    """Of a call as strace(1) writes it, where its fields or its errno say more than its words."""
+    """Return the explanation of a strace(1) line if its fields or errno are informative."""
     if call["command"] == "BPF_MAP_CREATE":
         fields = dict(_FIELD.findall(call["fields"]))
         kind = fields.get("map_type", "")
@@ -288,7 +288,7 @@ def _explain_call(call: re.Match[str], line: str) -> Explanation | None:
 
 
 def _with_a_name(told: Explanation) -> Explanation:
-    """What is told of a map whose definition may be right, and which is given a name."""
+    """Return the explanation of a named map whose definition may be correct."""
     return structs.replace(
         told,
         reason=f"{told.reason} Or it is older than 4.15: the call gives the map a name (map_name), which"
@@ -297,7 +297,7 @@ def _with_a_name(told: Explanation) -> Explanation:
 
 
 def _for_another(told: Explanation, version: re.Match[str]) -> Explanation:
-    """What is told of a kprobe's program that says for which kernel it was made."""
+    """Return the explanation of a kprobe program that requires one kernel version."""
     release = f"{version[1]}.{version[2]}.{version[3]}"
     return structs.replace(
         told,
@@ -309,12 +309,12 @@ def _for_another(told: Explanation, version: re.Match[str]) -> Explanation:
 
 
 def _number(text: str) -> int:
-    """Of a field, in decimal or 0x; -1 where it is not there, or has a name."""
+    """Return the value of a field in decimal or 0x; -1 if missing or named."""
     return int(text, 0) if re.fullmatch(r"\d+|0x[0-9a-f]+", text) else -1
 
 
 def _hinted(why: str) -> tuple[int, int]:
-    """The type of a map and its entries, by what cilium/ebpf adds to an errno; 0 and -1 if nothing."""
+    """Return the map type and max_entries from a hint of cilium/ebpf; 0 and -1 if unknown."""
     if "MaxEntries may be incorrectly set to zero" in why:
         return 0, 0
     if "NO_PREALLOC flag may need to be set for map type LPMTrie" in why:
@@ -327,7 +327,7 @@ def _map_number(name: str) -> int:
     return known.number if known else 0
 
 
-#: What is said of where a line has no name.
+#: Nouns for lines without a name.
 _UNNAMED = {
     "attach-target-missing": "a function",
     "file-missing": "of the name that the loader has",
@@ -338,7 +338,7 @@ _UNNAMED = {
 
 
 def _relocated(said: str) -> str:
-    """What a relocation is for, out of what libbpf says of it."""
+    """Return the subject of a relocation, taken from libbpf's message."""
     found = re.search(r"\] (.*?)(?: \(|>|$)", said)
     what = re.sub(r"\s*: -?\d+$", "", found[1] if found else said)
     if what in ("struct", "union", "enum"):
@@ -374,7 +374,7 @@ def _extend(id_: str, facts: dict[str, str]) -> None:
         facts["since"] = f": they came with Linux {release}" if release else ""
 
 
-#: Sections people mistype most, by libbpf's own table of them.
+#: Sections that people often misspell, from libbpf's own table.
 _SECTIONS = (
     *(
         "kprobe",

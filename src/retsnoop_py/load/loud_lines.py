@@ -13,7 +13,7 @@ from retsnoop_py.load.line_finder import LineFinder
 
 __all__ = ["LOUD", "OF_BPF", "joined", "may_report_failure", "names_bpf"]
 
-#: A line without any of these reports no failure. Most lines contain none.
+#: A line that reports a failure contains at least one of the following. Most lines contain none.
 LOUD = LineFinder(
     r"fail|error|load program|\bno[tn]?\b|invalid|unable|can'?not|can't|couldn't|could not|requires"
     r"|missing|denied|\berr=|unsupported|disabled|too (?:low|large|small|big|many|long|old|new)"
@@ -57,7 +57,7 @@ _WRITTEN = (
 
 
 def joined(lines: Sequence[bytes]) -> str:
-    """Raw ``lines`` as one text with as many lines, without colors and escapes."""
+    """Return raw ``lines`` as one text with as many lines, without colors and escapes."""
     whole = (line if line.endswith(b"\n") else line + b"\n" for line in lines)
     text = b"".join(whole).decode(errors="replace").removesuffix("\n")
     for written, meant in _WRITTEN:
@@ -67,10 +67,10 @@ def joined(lines: Sequence[bytes]) -> str:
 
 
 def may_report_failure(text: str) -> list[int]:
-    """The numbers of the lines of ``text``, from 0, that may report a failure."""
+    """Return the numbers of the lines of ``text``, from 0, that may report a failure."""
     return sorted({*LOUD.offsets(text), *_LEVEL.offsets(text)})
 
 
 def names_bpf(line: str) -> bool:
-    """Whether ``line`` is about BPF, and not about the packages of its libraries."""
+    """Return True if ``line`` is about BPF, but not about packages of BPF libraries."""
     return OF_BPF.matches(_PACKAGES.sub("", line))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Why a map cannot be created: by its errno, its definition, and what this Linux knows.
+"""Explain why a map cannot be created: by its errno, its definition, and this version of Linux.
 
-The kernel writes nothing about maps. What is certain is asked first, then a table of what may be
-wrong, the likeliest first, and what its errno means for anything last.
+The kernel writes no message about maps. Certain causes are checked first, then a table of possible
+causes, the likely ones first, and finally the general meaning of the errno.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _TYPE = "Kernel Support: Map type"
 
 
 class MapFacts(Value):
-    """What is known of a map: ``kind`` is its type's number, 0 if not known.
+    """Facts about a map: ``kind`` is its type's number, 0 if unknown.
 
-    ``entries`` and the bytes of a ``key`` and a ``value`` are -1 where they are not known.
+    ``entries``, and the bytes of a ``key`` and a ``value``, are -1 if unknown.
     """
 
     name: str
@@ -36,28 +36,28 @@ class MapFacts(Value):
 
     @property
     def label(self) -> str:
-        """What to call it in a sentence."""
+        """Return the map's name for a sentence."""
         return f"map '{self.name}'" if self.name else "a map"
 
     @property
     def known(self) -> since.Known | None:
-        """Its type; None where that is not known, by the object or by this tool."""
+        """Return the map's type; None if the object or retsnoop-py does not know it."""
         return since.by_number("map_types", self.kind) if self.kind else None
 
     @property
     def type(self) -> str:
-        """The name of its type, empty where it is not known."""
+        """Return the name of the map's type; empty if unknown."""
         return self.known.name if self.known else ""
 
     @property
     def is_of_pages(self) -> bool:
-        """Whether its entries are a power of two of bytes, and pages, as a ring buffer takes."""
+        """Return True if max_entries is valid for a ring buffer: a power of two, in whole pages."""
         return not (self.entries % 4096 | self.entries & (self.entries - 1))
 
 
-#: What cilium/ebpf adds to the errno of a ring buffer.
+#: cilium/ebpf's addition to the errno of a ring buffer.
 _PAGED = re.compile(r"ring map size (\d+) not a multiple of page size (\d+)")
-#: The same where it knows since when the kernel has something.
+#: cilium/ebpf's addition if it knows the first kernel with a feature.
 _NEWER = re.compile(r"map create: (?:\S+: )?(.+?) not supported \(requires (?:>= )?v?(\d+\.\d+)")
 #: Maps of sections: ``.rodata``, ``prog.bss``, ``.rodata.str1.1``.
 _GLOBAL_DATA = re.compile(r"(?:^|\w)\.(?:rodata|data|bss|kconfig)(?:\.|$)")
@@ -74,9 +74,10 @@ _PAGE_MULTIPLE = ("RINGBUF", "USER_RINGBUF")
 _FOUR_BYTE_KEY = ("ARRAY", "PERCPU_ARRAY", "PROG_ARRAY", "PERF_EVENT_ARRAY", "CGROUP_ARRAY")
 _KNOWN_FLAGS = 0x7FFFF
 _NO_PREALLOC = 1
-#: Bytes of a key that a program's stack has room for, of a value of each CPU, of any value, of a stack.
+#: Maximum bytes of a key that fits on a program's stack, of a per-CPU value, of any value, and of a
+#: stack trace.
 _MOST_KEY, _MOST_PER_CPU, _MOST_VALUE, _MOST_STACK = 512, 32768, 4 << 20, 127 * 8
-#: Maps that keep a value beside an object of the kernel's.
+#: Maps that store a value with a kernel object.
 _STORAGES = ("SK_STORAGE", "INODE_STORAGE", "TASK_STORAGE", "CGRP_STORAGE")
 _SMALLER = (
     "Make max_entries smaller; BPF_F_NO_PREALLOC takes memory as entries come; a cgroup's"
@@ -88,8 +89,8 @@ def _always(_: MapFacts) -> bool:
     return True
 
 
-#: The errno, what is so of the map, and the explanation: id, title, reason, suggestion. Texts may
-#: name what :func:`_texts` has.
+#: The errno, a condition on the map, and the explanation: id, title, reason, suggestion. The texts
+#: may use the names of :func:`_texts`.
 _RULES: tuple[tuple[str, Callable[[MapFacts], object], str, str, str, str], ...] = (
     (
         "E2BIG",
@@ -284,7 +285,7 @@ def _texts(it: MapFacts) -> dict[str, str | int]:
 def explain_map(
     it: MapFacts, errno: str, release: tuple[int, int] = (0, 0), line: str = ""
 ) -> Explanation:
-    """Why map ``it`` could not be created on Linux ``release``, (0, 0) where that is not known."""
+    """Explain why map ``it`` could not be created on Linux ``release``, (0, 0) if unknown."""
     found = _by_line(it, errno, line) or _by_type(it, release, line)
     if found is not None:
         return found
@@ -296,7 +297,7 @@ def explain_map(
 
 
 def _by_line(it: MapFacts, errno: str, line: str) -> Explanation | None:
-    """By what the loader adds, or how it calls the map."""
+    """Return an explanation from the loader's additional text, or from the map's name."""
     if paged := _PAGED.search(line):
         return about_line(
             "map-size",
@@ -339,7 +340,7 @@ def _by_line(it: MapFacts, errno: str, line: str) -> Explanation | None:
 
 
 def _by_type(it: MapFacts, release: tuple[int, int], line: str) -> Explanation | None:
-    """By its type, if this Linux, or this tool, does not know that."""
+    """Return an explanation if this Linux, or retsnoop-py, does not know the map's type."""
     known, label = it.known, it.label[0].upper() + it.label[1:]
     if known is not None and release != (0, 0) and known.release > release:
         return about_line(

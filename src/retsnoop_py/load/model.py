@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What an explanation is, and the lines of ``--format json`` of explain and load."""
+"""Define explanations, and the lines that explain and load print with ``--format json``."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = [
     "about_line",
 ]
 
-#: Grows when a field changes its meaning or goes away; new fields may come without that.
+#: Increased if a field changes its meaning or is removed. New fields need no new version.
 VERSION = 1
 
 
-#: What a line of a loader means: id, title, pattern, reason and suggestion.
+#: A rule for a loader's line: id, title, pattern, reason and suggestion.
 LineRule = tuple[str, str, str, str, str]
-#: Words by which a line complains of what it names.
+#: Words of complaint about the thing that a line names.
 _COMPLAINT = (
     r"fail|error|unable|missing|lack|denied|invalid|unsupported|unavailable|disabled|inactive"
     r"|\b(?:can|could|do|does|did|is|are|was|has|have|must|should)(?: ?not|n['\u2019]t)\b"
@@ -104,12 +104,12 @@ class Explanation(Struct, omit_defaults=True, frozen=True):
 
 
 def about_line(id_: str, title: str, reason: str, suggestion: str, line: str = "") -> Explanation:
-    """An explanation of ``line``, which a loader wrote; "" where nothing was written."""
+    """Return an explanation of a loader's ``line``; an empty ``line`` is omitted."""
     return Explanation(id_, title, reason, suggestion, (line.strip()[:500],) if line else ())
 
 
 def about(nouns: str, complaint: str = _COMPLAINT) -> str:
-    """The pattern of a line that names one of ``nouns`` and complains, whatever stands first."""
+    """Return a pattern for a line with one of ``nouns`` and a complaint, in any order."""
     return rf"^(?=.*?(?:{nouns}))(?=.*?(?:{complaint}))"
 
 
@@ -124,7 +124,7 @@ class Explained(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="
     instructions: int | None = None
 
 
-#: What libbpf refuses by itself: the kernel is not asked.
+#: Reasons that libbpf itself rejects, without a system call.
 _LOADERS_OWN = frozenset(
     {
         "attach-section",
@@ -160,20 +160,20 @@ class LoadResult(Struct, omit_defaults=True, frozen=True, tag_field="type", tag=
     source: Place | None = None
     instructions: int | None = None
     seconds: float = 0.0
-    #: When it was refused: two times of CLOCK_MONOTONIC, in ns, between which that was.
+    #: Start and end of the rejected operation, in ns of CLOCK_MONOTONIC.
     span: tuple[int, int] | None = None
     explanation: Explanation | None = None
-    #: The verifier's whole log, where logs were asked for.
+    #: The whole verifier log, if logs were requested.
     log: str = ""
 
     @property
     def part(self) -> tuple[str, ...]:
-        """Which part this is of, in which shape, on which kernel."""
+        """Return what identifies this part: kernel, object, kind, name and shape."""
         return (self.kernel, self.object, self.kind, self.name, self.shape)
 
     @property
     def is_wordless(self) -> bool:
-        """Whether the kernel refused it and wrote nothing: where it failed is in no log."""
+        """Return True if the kernel rejected the part without a message: no log explains it."""
         why = self.explanation
         return (
             self.verdict == "refused"
@@ -186,5 +186,5 @@ class LoadResult(Struct, omit_defaults=True, frozen=True, tag_field="type", tag=
 
     @property
     def is_failure(self) -> bool:
-        """Whether it is not as it should be."""
+        """Return True if the verdict is a failure."""
         return self.verdict not in ("ok", "unattached")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A BPF object as its file tells it: source lines, CO-RE relocations, externs, programs.
+"""Read a BPF object file: source lines, CO-RE relocations, externs, programs.
 
-The layouts are those of the kernel's ``Documentation/bpf/btf.rst`` (.BTF.ext) and of ELF. Nothing
-here needs a kernel; with the BTF of one, relocations are looked up in it.
+The layouts come from the kernel's ``Documentation/bpf/btf.rst`` (.BTF.ext) and from ELF. No running
+kernel is needed. With a kernel's BTF, relocations are resolved against that BTF.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _SYMBOL = struct.Struct("=IBBHQQ")
 _REL = struct.Struct("=QQ")
 _EXT_HEADER = struct.Struct("=HBBIIIII")
 _EXT_RELO = struct.Struct("=II")
-#: A line or a relocation. Later versions may put more behind it, none makes less of it.
+#: A line or a relocation. Later versions may append fields; no version has fewer.
 _EXT_RECORD = struct.Struct("=4I")
 _EXT_MAGIC = 0xEB9F
 _INSN = 8
 _CALL, _PSEUDO_CALL = 0x85, 1
-#: What loads an address: that of a function, where one is passed to be called back.
+#: Opcode that loads an address, such as the address of a callback function.
 _LOAD_ADDRESS = 0x18
-#: Classes of jumps, and the operations among them that are none.
+#: Instruction classes of jumps, and the operations of these classes that are calls or exits.
 _JUMP_64, _JUMP_32 = 5, 6
 _JUMPS = (_JUMP_64, _JUMP_32)
 _NO_JUMPS = (0x80, 0x90)
 
 
 def _one_of(opcodes: Iterable[int]) -> re.Pattern[bytes]:
-    """A pattern for the first bytes of instructions."""
+    """Return a pattern for the first bytes of instructions."""
     return re.compile(b"[" + re.escape(bytes(opcodes)) + b"]")
 
 
@@ -52,22 +52,23 @@ _CALLING = _one_of((_CALL,))
 _JUMPING = _one_of(one for one in range(256) if one & 7 in _JUMPS and one & 0xF0 not in _NO_JUMPS)
 _STT_FUNC, _STT_SECTION = 2, 3
 _WEAK, _GLOBAL = 2, 1
-#: Functions and instructions of one program: more are a loop in damaged data. The verifier reads no
-#: more instructions (BPF_COMPLEXITY_LIMIT_INSNS).
+#: Limits per program, against loops in damaged data. The verifier has the same limit of
+#: instructions (BPF_COMPLEXITY_LIMIT_INSNS).
 _MAX_SUBPROGRAMS = 256
 _MAX_INSTRUCTIONS = 1_000_000
-#: Symbols of an object. Objects have some thousands, and a sparse file may have millions.
+#: Maximum number of symbols. Objects have some thousands, but a sparse file can have millions.
 _MAX_SYMBOLS = 1 << 18
 _CONTEXT = 2
-#: Bytes of a source file, source files that are kept in memory, and folders in a name.
+#: Maximum size of a source file in bytes, number of cached source files, number of folders in a
+#: name.
 _MAX_SOURCE, _MAX_FILES, _MAX_PARTS = 8 << 20, 32, 32
-#: How like a name another one is to be, and how long to be looked for inside of others.
+#: Required similarity of a name, and the shortest name that is searched inside other names.
 _LIKENESS = 0.8
 _LONG_NAME = 6
 
 
 class Symbol(Value):
-    """A symbol: ``section`` is a number, 0 for what the object only refers to; bytes."""
+    """A symbol. ``section``: a number, 0 for an undefined symbol. ``size`` is in bytes."""
 
     name: str
     kind: int
@@ -79,12 +80,12 @@ class Symbol(Value):
 
 
 class ObjectFile:
-    """One BPF object, read once.
+    """A BPF object, read once.
 
-    ``kernel``: the BTF of the kernel it is to run on, if that is at hand. ``source``: the folder
-    with the source files that the object names; files elsewhere are not read. ``fd``: the object
-    itself, open and left so; ``path`` is only its name then. Raises DataError for what is no BPF
-    object, and what :class:`ElfFile` raises.
+    ``kernel``: BTF of the target kernel, if available. ``source``: the folder with the source files
+    that the object names; files outside are not read. ``fd``: an open file of the object, which
+    stays open; then ``path`` is only its name. Raise DataError for a file that is not a BPF object,
+    and the errors of :class:`ElfFile`.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class ObjectFile:
 
     @functools.cached_property
     def btf(self) -> Btf | None:
-        """Its own BTF; None where it has none, or one that cannot be read."""
+        """Return the object's own BTF; None if it is missing or cannot be read."""
         try:
             return Btf(self._btf_data) if self._btf_data else None
         except DataError:
@@ -137,7 +138,7 @@ class ObjectFile:
 
     @functools.cached_property
     def symbols(self) -> tuple[Symbol, ...]:
-        """All symbols, in the order of the table."""
+        """Return all symbols, in the order of the table."""
         found = []
         whole = len(self._symtab) // _SYMBOL.size * _SYMBOL.size
         for number, row in enumerate(_SYMBOL.iter_unpack(self._symtab[:whole])):
@@ -147,7 +148,7 @@ class ObjectFile:
         return tuple(found)
 
     def read_tables(self) -> None:
-        """Read all tables now: types, symbols, source lines and relocations. Raises DataError."""
+        """Read types, symbols, source lines and relocations now. Raise DataError."""
         if self.btf is not None:
             self.data_sections()
         self._lines  # noqa: B018 - kept by the property
@@ -155,14 +156,14 @@ class ObjectFile:
         self.symbols  # noqa: B018
 
     def strong_externs(self) -> dict[str, int]:
-        """What it refers to and must have: names, with the file offset of each one's st_info."""
+        """Return the name of each extern that must exist, with the file offset of its st_info."""
         return {
             symbol.name: self.symtab_offset + symbol.index * _SYMBOL.size + 4
             for symbol in self.symbols
             if symbol.section == 0 and symbol.name and symbol.bind == _GLOBAL
         }
 
-    # -- from an instruction the verifier names to where it stands in the file --
+    # -- from an instruction number of the verifier to the place in the file --
 
     def _function(self, program: str) -> Symbol | None:
         functions = [s for s in self.symbols if s.kind == _STT_FUNC and s.section]
@@ -177,10 +178,10 @@ class ObjectFile:
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 - an object file lives as long as the run
     def _layout(self, program: str) -> tuple[tuple[int, str, int], ...]:
-        """The program as libbpf puts it together.
+        """Return the layout of the program after libbpf links it.
 
-        For each function its first instruction's number in the program, its section and its
-        offset there in bytes; functions that are called follow in the order of the calls.
+        For each function: the number of its first instruction in the program, its section and its
+        offset in that section in bytes. Called functions follow in the order of the calls.
         """
         main = self._function(program)
         if main is None:
@@ -228,12 +229,12 @@ class ObjectFile:
 
     @functools.cached_property
     def _functions(self) -> dict[tuple[int, int], Symbol]:
-        """Functions by section and offset."""
+        """Return the functions by section and offset."""
         return {(s.section, s.value): s for s in self.symbols if s.kind == _STT_FUNC and s.section}
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 - an object file lives as long as the run
     def _relocated(self, section: str) -> dict[int, Symbol]:
-        """By offset in ``section``: the symbol an instruction refers to."""
+        """Return the symbols to which instructions refer, by offset in ``section``."""
         raw = self._rels.get(section, b"")
         whole = len(raw) // _REL.size * _REL.size
         return {
@@ -243,7 +244,7 @@ class ObjectFile:
         }
 
     def locate(self, program: str, index: int) -> tuple[str, int] | None:
-        """Section and offset in it, in bytes, of instruction ``index`` of ``program``."""
+        """Return the section and the offset in bytes of instruction ``index`` of ``program``."""
         layout = self._layout(program)
         at = bisect.bisect_right(layout, (index, "\U0010ffff", 0)) - 1
         if at < 0:
@@ -252,11 +253,11 @@ class ObjectFile:
         return section, offset + (index - first) * _INSN
 
     def externs_of(self, program: str) -> set[str]:
-        """What a program and the functions it calls refer to outside of the object."""
+        """Return the externs of a program and of the functions that it calls."""
         return {symbol.name for symbol in self._referred(program) if symbol.section == 0}
 
     def maps_of(self, program: str) -> set[str] | None:
-        """The maps it refers to by name; None where some may be referred to otherwise."""
+        """Return the names of the program's maps; None if a reference has no name."""
         found = set()
         for symbol in self._referred(program):
             if self._numbers.get(symbol.section) in (".maps", "maps"):
@@ -266,14 +267,14 @@ class ObjectFile:
         return found if self._layout(program) else None
 
     def instruction_count(self, program: str) -> int:
-        """How many instructions it has with all functions it calls; 0 where that is not known."""
+        """Return the number of instructions of a program with its functions; 0 if unknown."""
         return (
             sum(self._sizes.get((place, at), 0) for _, place, at in self._layout(program)) // _INSN
         )
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 - an object file lives as long as the run
     def has_loop(self, program: str) -> bool:
-        """Whether it, or a function that it calls, jumps back."""
+        """Return True if the program, or a function that it calls, jumps backward."""
         for _, section, start in self._layout(program):
             code = self._code.get(section, b"")
             size = self._sizes.get((section, start), 0)
@@ -285,7 +286,7 @@ class ObjectFile:
         return False
 
     def programs(self) -> list[str]:
-        """What may be a program: functions in sections of their own."""
+        """Return the names of possible programs: functions outside of ``.text``."""
         return [
             one.name
             for one in self.symbols
@@ -293,7 +294,7 @@ class ObjectFile:
         ]
 
     def maps(self) -> list[str]:
-        """Its maps, and its tables of functions."""
+        """Return the names of the maps, including struct_ops maps."""
         tables = (".struct_ops", ".struct_ops.link")
         return [
             one.name
@@ -302,13 +303,13 @@ class ObjectFile:
         ]
 
     def has_function(self, program: str, function: str) -> bool:
-        """Whether ``program`` calls the global function of this name, itself or by others."""
+        """Return True if ``program`` calls the global ``function``, directly or indirectly."""
         places = self._global_places.get(function, ())
         return any((section, start) in places for _, section, start in self._layout(program)[1:])
 
     @functools.cached_property
     def _global_places(self) -> dict[str, set[tuple[str, int]]]:
-        """Section and offset of the global functions, by name."""
+        """Return the section and offset of each global function, by name."""
         found: dict[str, set[tuple[str, int]]] = {}
         for one in self.symbols:
             if one.kind == _STT_FUNC and one.bind == _GLOBAL:
@@ -318,7 +319,7 @@ class ObjectFile:
         return found
 
     def kconfig(self) -> dict[str, str]:
-        """What it asks of the kernel's configuration, each with a value for: not set."""
+        """Return the required kernel options, each with its value for "not set"."""
         btf, unset = self.btf, {Kind.ENUM: "n", Kind.ARRAY: '""'}
         if btf is None:
             return {}
@@ -329,7 +330,7 @@ class ObjectFile:
         }
 
     def tables_of(self, struct: str) -> list[str]:
-        """Its struct_ops maps that are of this struct."""
+        """Return the struct_ops maps of type ``struct``."""
         btf = self.btf
         sections = self.data_sections()
         return [
@@ -340,7 +341,7 @@ class ObjectFile:
         ]
 
     def passes_functions(self, program: str) -> bool:
-        """Whether it, or a function it calls, passes one on to be called back."""
+        """Return True if the program, or a function that it calls, passes a callback."""
         functions = {(s.section, s.value) for s in self.symbols if s.kind == _STT_FUNC}
         for _, section, start in self._layout(program):
             code, size = self._code.get(section, b""), self._sizes.get((section, start), 0)
@@ -352,7 +353,7 @@ class ObjectFile:
         return False
 
     def helpers_of(self, program: str) -> Iterator[tuple[int, int]]:
-        """Number and place, an instruction's index, of each helper that it calls."""
+        """Yield the number of each called helper, with the index of the calling instruction."""
         for first, section, start in self._layout(program):
             code, size = self._code.get(section, b""), self._sizes.get((section, start), 0)
             for at in _instructions(code, start, size, _CALLING):
@@ -361,13 +362,13 @@ class ObjectFile:
                     yield number, first + (at - start) // _INSN
 
     def instruction_at(self, program: str, index: int) -> bytes:
-        """The eight bytes of instruction ``index``; empty where there is none."""
+        """Return the eight bytes of instruction ``index``; empty if it does not exist."""
         found = self.locate(program, index)
         return self._code.get(found[0], b"")[found[1] : found[1] + _INSN] if found else b""
 
     @functools.cached_property
     def _sizes(self) -> dict[tuple[str, int], int]:
-        """Bytes of each function, by section and offset."""
+        """Return the size of each function in bytes, by section and offset."""
         return {
             (self._numbers.get(one.section, ""), one.value): one.size
             for one in self.symbols
@@ -382,19 +383,19 @@ class ObjectFile:
                     yield symbol
 
     def kfunc_at(self, program: str, index: int) -> str:
-        """The extern that instruction ``index`` calls; empty if it calls none."""
+        """Return the extern that instruction ``index`` calls; empty for other instructions."""
         found = self.locate(program, index)
         symbol = self._relocated(found[0]).get(found[1]) if found else None
         return symbol.name if symbol is not None and symbol.section == 0 else ""
 
     def functions_like(self, name: str) -> list[str]:
-        """Functions of the kernel's BTF whose names are near to ``name``, the nearest first."""
+        """Return up to three functions of the kernel's BTF with similar names, best first."""
         from difflib import get_close_matches
 
         kernel = self.kernel
         if kernel is None:
             return []
-        # strings first: of a hundred thousand types few have a name that begins so
+        # Strings come first: only a few of a hundred thousand types begin with these letters.
         begins = re.compile(rb"(?<=\0)" + re.escape(name[:2].encode()) + rb"\w*(?=\0)")
         known = [one.decode() for one in begins.findall(kernel.blobs[0].strings)]
         inside = [one for one in known if name in one] if len(name) >= _LONG_NAME else []
@@ -406,7 +407,7 @@ class ObjectFile:
 
     @functools.cached_property
     def _strings(self) -> StringTable:
-        """The strings of its BTF, which .BTF.ext refers to as well."""
+        """Return the strings of the object's BTF, to which .BTF.ext also refers."""
         btf = self.btf
         return StringTable(btf.blobs[0].strings if btf is not None else b"", str(self.path))
 
@@ -414,9 +415,9 @@ class ObjectFile:
         return self._strings.at(offset)
 
     def _records(self, which: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """The records of part ``which``, with their section: 1 lines, 2 CO-RE relocations.
+        """Yield the records of part ``which``, with their section: 1 lines, 2 CO-RE relocations.
 
-        None of what is cut short, or too short for a record.
+        Truncated data and records that are too short are skipped.
         """
         ext = self._ext
         if len(ext) < _EXT_HEADER.size or self.btf is None:
@@ -446,7 +447,7 @@ class ObjectFile:
 
     @functools.cached_property
     def _lines(self) -> dict[str, list[tuple[int, str, str, int, int]]]:
-        """By section, sorted: offset, file, text, line, column."""
+        """Return for each section, sorted: offset, file, text, line, column."""
         found: dict[str, list[tuple[int, str, str, int, int]]] = {}
         for section, (offset, file, text, place) in self._records(1):
             row = (offset, self._string(file), self._string(text), place >> 10, place & 0x3FF)
@@ -457,7 +458,7 @@ class ObjectFile:
 
     @functools.cached_property
     def _texts(self) -> dict[tuple[str, int], str]:
-        """The source lines that the line table quotes, by file and line."""
+        """Return the source lines of the line table, by file and line."""
         return {
             (file, line): text.rstrip()
             for rows in self._lines.values()
@@ -466,7 +467,7 @@ class ObjectFile:
         }
 
     def place_at(self, program: str, index: int) -> Place | None:
-        """The source line of an instruction, with the lines around it."""
+        """Return the source line of an instruction, with the lines around it."""
         found = self.locate(program, index)
         if found is None:
             return None
@@ -483,9 +484,9 @@ class ObjectFile:
         )
 
     def _context(self, file: str, line: int, text: str) -> tuple[tuple[int, str], ...]:
-        """Lines around ``line``: from the source folder if it has the file that was compiled.
+        """Return lines around ``line``, from the source folder if it has the compiled file.
 
-        The object chooses the file, the line and the text, so the user has to choose the folder.
+        The object chooses the file, the line and the text, so the user must choose the folder.
         """
         wanted = range(max(line - _CONTEXT, 1), line + _CONTEXT + 1)
         for name in _names_below(file) if self._source is not None else ():
@@ -496,31 +497,31 @@ class ObjectFile:
         return tuple((n, quote) for n, quote in quoted if quote)
 
     def _source_lines(self, name: str) -> tuple[str, ...]:
-        """The lines of a file below the source folder; none if it has no such file."""
+        """Return the lines of a file below the source folder; empty if the file does not exist."""
         lines = self._sources.get(name)
         if lines is None:
             assert self._source is not None
             if len(self._sources) >= _MAX_FILES:
                 self._sources.clear()
             text = read_below(self._source, name, _MAX_SOURCE)
-            # compilers count \n; str.splitlines() also ends lines elsewhere
+            # Compilers count \n; str.splitlines() also ends lines elsewhere.
             lines = self._sources[name] = () if text is None else tuple(text.split("\n"))
         return lines
 
     def function_place(self, program: str) -> Place | None:
-        """Where the program begins."""
+        """Return the source line at which the program begins."""
         return self.place_at(program, 0)
 
     @functools.cached_property
     def _relocations(self) -> dict[tuple[str, int], tuple[int, int, int]]:
-        """By section and offset: type, access string and kind."""
+        """Return type, access string and kind of each relocation, by section and offset."""
         return {
             (section, offset): (type_id, access, kind)
             for section, (offset, type_id, access, kind) in self._records(2)
         }
 
     def relocation_at(self, program: str, index: int) -> Relocation | None:
-        """The CO-RE relocation of an instruction; None where it names no type of the object."""
+        """Return the CO-RE relocation of an instruction; None if the object lacks its type."""
         found, btf = self.locate(program, index), self.btf
         row = self._relocations.get(found) if found else None
         if row is None or btf is None:
@@ -532,7 +533,7 @@ class ObjectFile:
             return None
 
     def data_sections(self) -> dict[str, dict[str, tuple[int, int, int]]]:
-        """Variables by section: name, with offset and size in bytes and its type's id."""
+        """Return the variables of each section: name, with offset and size in bytes and type id."""
         btf = self.btf
         found: dict[str, dict[str, tuple[int, int, int]]] = {}
         if btf is None:
@@ -545,19 +546,18 @@ class ObjectFile:
 
 
 def _names_below(file: str) -> Iterator[str]:
-    """Names that the source file ``file`` may have below the source folder, the longest first.
+    """Yield possible names of the source file ``file`` below the source folder, longest first.
 
-    The folder may stand for any of those above the file: for ``../src/a.c``, ``src/a.c`` and
-    ``a.c``.
+    The folder may replace any folder above the file: for ``../src/a.c``, ``src/a.c`` and ``a.c``.
     """
     parts = [part for part in file.split("/") if part not in ("", ".", "..")][-_MAX_PARTS:]
     return ("/".join(parts[at:]) for at in range(len(parts)))
 
 
 def _instructions(code: bytes, start: int, size: int, opcodes: re.Pattern[bytes]) -> Iterator[int]:
-    """Where the whole instructions of a function with such opcodes are in the code of its section.
+    """Yield the offsets of a function's instructions with one of ``opcodes``, in its section.
 
-    A program may have a million instructions, so that none of the others is looked at in Python.
+    A program can have a million instructions, so Python never looks at the others.
     """
     beyond = min(start + size, len(code) - _INSN + 1)
     for found in opcodes.finditer(code[start:beyond:_INSN]):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What loaders say of object files: what is in them, what they refer to, and how large they are."""
+"""Loaders' messages about object files: contents, references and sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ _ENVIRONMENT = "Environment"
 _SUPPORT = "Kernel Support"
 _OBJECT = "Object File"
 
-#: Each is an id, a title, a pattern, a reason and a suggestion; both name the pattern's groups.
+#: Each rule is an id, a title, a pattern, a reason and a suggestion; both may use the pattern's
+#: groups.
 OBJECT_RULES: tuple[LineRule, ...] = (
     (
         "library",

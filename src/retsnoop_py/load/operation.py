@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""An operation that loaders tell of, and what most of them have in common."""
+"""An operation in loaders' messages, and rows that most operations share."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["ATTACHED", "COMMON", "DO", "PROBED", "Operation", "each", "of"]
 
 
 class Operation(Value):
-    """What a loader tries: its words, and what an errno means for it.
+    """An operation of a loader: its words, and the meaning of each errno.
 
-    ``otherwise``: where no errno is named. ``is_general``: others that a
-    line has words of say more.
+    ``otherwise``: the row for a line without an errno. ``is_general``: other operations in the same
+    line are more exact.
     """
 
     words: str
@@ -35,11 +35,11 @@ class Operation(Value):
 
 
 def each(names: str, row: Row) -> dict[str, Row]:
-    """``row`` for each errno of ``names``."""
+    """Return ``row`` for each errno of ``names``."""
     return dict.fromkeys(names.split(), row)
 
 
-#: What every operation has in common, unless it says otherwise.
+#: Rows of every operation, unless the operation has its own row.
 COMMON = {
     **each("EPERM EACCES", RIGHTS),
     **each("ENOMEM ENOBUFS", NO_MEMORY),
@@ -56,7 +56,7 @@ ATTACHED = {
 }
 PROBED = {**ATTACHED, **each("EBUSY EEXIST", BUSY_PROBE)}
 
-#: What is done to a probe that is attached, and how it is said that it is not there.
+#: Words for operations on a probe, and for a missing probe.
 DO = (
     r"(?:not found|(?:does not|doesn't) exist|attach|creat|enabl|open|register|install|add|start"
     r"|set|writ|hook|link|perf_event)\w*"
@@ -66,5 +66,5 @@ DO = (
 def of(
     words: str, errors: dict[str, Row], otherwise: Row | None = None, is_general: bool = False
 ) -> Operation:
-    """An operation, as the tables write it."""
+    """Return an operation, for the tables."""
     return Operation(words, errors, otherwise, is_general)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What may be the matter with an operation, a row for each: what is said of it, and what to do.
+"""Possible problems with an operation, a row for each: the reason and the advice.
 
-``operation_rules`` tells by errno which it is, ``word_rules`` by the words of a complaint.
+``operation_rules`` selects a row by the errno, ``word_rules`` by the words of a complaint.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ __all__ = [
     "quoted",
 ]
 
-#: The id of a reason, what it is, and what to do.
+#: The id, the reason and the advice.
 Row = tuple[str, str, str]
 
 TITLES = {
@@ -196,7 +196,7 @@ MULTI_REFUSED: Row = (
     " set the attach type), or a function of the list is not there or has no hook of ftrace.",
     f"Name the section kprobe.multi, look at uname -r and CONFIG_FPROBE, or take single kprobes. {LISTED}",
 )
-#: Where a uprobe is to be put.
+#: Advice about the target of a uprobe.
 UPROBE_STEP = (
     "Name the file as it is here (/proc/PID/root/... of a container), and a symbol that nm or nm -D"
     " lists: a stripped file keeps its dynamic ones alone, inlined functions have none."
@@ -308,18 +308,18 @@ CLOSED_FILE: Row = (
     "`ls -lZ` shows the owner. Run as the owner or root, or mount it for writing.",
 )
 
-#: Characters of a line that are quoted in a sentence.
+#: Maximum number of characters of a line that are quoted in a sentence.
 _QUOTED = 300
 
 
 def quoted(line: str) -> str:
-    """``line`` for a sentence: the end of a long one, where the innermost cause stands."""
+    """Return ``line`` for a sentence: of a long line only the end, with the innermost cause."""
     said = line.strip().rstrip(".: ")
     return said if len(said) <= _QUOTED else "..." + said[3 - _QUOTED :]
 
 
 def explain_row(row: Row, line: str) -> Explanation:
-    """What ``row`` says of the operation that failed in ``line``."""
+    """Return the explanation of ``row`` for the operation that failed in ``line``."""
     id_, reason, suggestion = row
     title = TITLES.get(id_, ATTACH_TITLE)
     return about_line(id_, title, f"{quoted(line)}: {reason}", suggestion, line)

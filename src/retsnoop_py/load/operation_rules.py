@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What an errno means for the operation that a loader says has failed, in whatever words.
+"""Explain the errno of a failed operation, for any words of the loader.
 
-Loaders word the same failure each in their own way; what they have in common is an operation (attach
-a kprobe, enter a program into an interface, write to a map) and an errno. Lines that say more than
-that are ``loader_rules``'. Of a chain of causes in one line ("a: b: c") the last one counts, which is
-the innermost.
+Loaders use different words for the same failure. All messages have an operation (attach a kprobe,
+attach a program to an interface, write to a map) and an errno. ``loader_rules`` matches messages
+with more information. In a chain of causes on one line ("a: b: c") the last and innermost one
+counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OPERATIONS = (*ATTACH_OPERATIONS, *OTHER_OPERATIONS)
 _NAMES = PatternSet([operation.words for operation in OPERATIONS], re.IGNORECASE)
 _XSK_NAMED = re.compile(XSK, re.IGNORECASE)
 _DETACHES = re.compile(DETACHING.words, re.IGNORECASE)
-#: What loaders call an errno by themselves.
+#: Loaders' own words for an errno.
 _SAID = {
     "not found": "ENOENT",
     "does not exist": "ENOENT",
@@ -34,7 +34,7 @@ _SAID = {
     "not supported": "EOPNOTSUPP",
     "unsupported": "EOPNOTSUPP",
 }
-#: As Go names the file of a failed call: "open /sys/fs/bpf/x: no such file or directory".
+#: Go's form of a failed call with a file: "open /sys/fs/bpf/x: no such file or directory".
 _OF_FILE = re.compile(
     r"\b(?:l?stat(?:fs)?|opendir|chdir|(?:fork/)?exec(?:ve)?|readlink|open(?:at)?|mkdir|read|write|unlink|remove|symlink|rename|access|readdir) ([\w.-]*/[^\s:]+)(?: /[^\s:]+)?: "
     r"(?=[\w ]+$|[\w ]+[,;:)\"'}])"
@@ -57,32 +57,32 @@ _FAILS = re.compile(
     r"|not permitted|denied|not found|none of the|not supported|not exist",
     re.IGNORECASE,
 )
-#: Without an errno only words as clear as these say that it was the operation that failed.
+#: Without an errno, only such clear words show that the operation failed.
 _PLAINLY = re.compile(
     r"(?:fail\w*(?: to)?|could ?n[o']t|can ?n[o']t|can't|unable to|error(?: while| when)?)\W+(?:be )?"
     r"(?:attach|enabl|creat|regist|install|hook|start|open|set ?up|init|alloc|bind|configur)|none of the required"
     r"|(?:attach|search|discover|lookup|creat|regist|install|init|open|bind)\w*(?:\(\))? (?:has |was )?(?:failed|error)\b|failed: aborting",
     re.IGNORECASE,
 )
-#: A probe as kprobe_events and uprobe_events take it: ``p:GROUP/EVENT TARGET``.
+#: A probe in the syntax of kprobe_events and uprobe_events: ``p:GROUP/EVENT TARGET``.
 _DEFINITION = re.compile(
     r"\b[pr]\d*:(?:(?P<group>[^\s/\"]+)/)?(?P<event>[^\s\"]+) (?P<target>[^\s\"]+)"
 )
 _GOOD_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-#: MAX_EVENT_NAME_LEN of kernel/trace/trace.h, with the 0 at its end.
+#: MAX_EVENT_NAME_LEN of kernel/trace/trace.h, including the terminating 0.
 _MOST_NAME = 64
-#: What names no operation: where a message comes from in a loader's source (``cgroups/devices.c:33``),
-#: how a program is called (``program b'tracepoint__sched'``), and which are meant (``programs attached to``).
+#: Text that is not an operation: a location in a loader's source (``cgroups/devices.c:33``), the
+#: name of a program (``program b'tracepoint__sched'``), a description (``programs attached to``).
 _NO_OPERATION = re.compile(
     r"\S*\w\.(?:c|cc|cpp|go|rs|h|py)\b(?::\d+)?|\b[Pp]rog(?:ram)? (?:b?'[^']*'|\w*__\w+)"
     r"|(?<=programs) attached|(?<=progs) attached"
 )
-#: A load, which the verifier refuses; what the program is for does not matter.
+#: A load that the verifier rejects; the program's purpose does not matter.
 _LOADS = re.compile(r"fail\w* to load (?:BPF )?program|loading BPF program", re.IGNORECASE)
 
 
 def _named(line: str) -> list[Operation]:
-    """The operations that ``line`` names, the last first, and behind them those that say less."""
+    """Return the operations in ``line``, the last one first, then the general ones."""
     at = {}
     line = _NO_OPERATION.sub("", line)
     for number in _NAMES.candidates(line):
@@ -93,7 +93,7 @@ def _named(line: str) -> list[Operation]:
 
 
 def _ill_named(line: str) -> Explanation | None:
-    """Of a probe whose event tracefs refuses for its name; None where the name is one."""
+    """Explain a probe with an event name that tracefs rejects; None if the name is valid."""
     found = _DEFINITION.search(line)
     if found is None:
         return None
@@ -113,12 +113,12 @@ def _ill_named(line: str) -> Explanation | None:
 
 
 def of_xsk(line: str) -> bool:
-    """Whether it is about a socket of AF_XDP, or its memory."""
+    """Return True if ``line`` is about an AF_XDP socket or its memory."""
     return _XSK_NAMED.search(line) is not None
 
 
 def explain_operation(line: str) -> Explanation | None:
-    """What an operation failed for, by its errno; None where a line tells of neither."""
+    """Explain a failed operation by its errno; None if ``line`` has neither."""
     if not (_FAILS.search(line) or says_errno(line)):
         return None
     if (load := _LOADS.search(line)) and "attach" not in line[load.end() :]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Operations on maps, files, memory and processors: their words, and what an errno means for each."""
+"""Operations on maps, files, memory and processors: their words, and the meaning of each errno."""
 
 from __future__ import annotations
 

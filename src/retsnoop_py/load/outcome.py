@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Results of many loads, looked at together: distinct reasons, expectations, a baseline."""
+"""Summarize the results of many loads: distinct reasons, expectations, a baseline."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
 
 
 class Reason(Value):
-    """One distinct failure, and everything that failed by it. ``number`` counts from 1."""
+    """A distinct failure, and all results with this failure. ``number`` counts from 1."""
 
     number: int
     explanation: Explanation
@@ -42,7 +42,7 @@ def _key(result: LoadResult) -> tuple[object, ...]:
 
 
 def reasons(results: Sequence[LoadResult]) -> list[Reason]:
-    """Each failure once, in the order in which they come; what the kernel wrote itself counts."""
+    """Return each failure once, in order; an explanation by the kernel itself is preferred."""
     groups: dict[tuple[object, ...], list[LoadResult]] = {}
     for result in results:
         if result.is_failure:
@@ -60,7 +60,7 @@ def _nothing() -> Explanation:
 
 
 class Expectation(Value):
-    """A failure that is no surprise: globs for kernel, object and name; a reason or errno."""
+    """An expected failure: globs for kernel, object and name; a reason or errno."""
 
     kernel: str
     object: str
@@ -69,7 +69,7 @@ class Expectation(Value):
     line: int
 
     def covers(self, result: LoadResult) -> bool:
-        """Whether ``result`` is what was expected."""
+        """Return True if ``result`` was expected."""
         name = result.name or "-"
         return (
             fnmatch.fnmatch(result.kernel, self.kernel)
@@ -80,9 +80,9 @@ class Expectation(Value):
 
 
 def read_expectations(path: Path) -> tuple[Expectation, ...]:
-    """Lines of ``KERNEL OBJECT NAME REASON``; # begins a comment.
+    """Return the expectations in lines of ``KERNEL OBJECT NAME REASON``; # begins a comment.
 
-    Raises InputError where the file cannot be read, DataError for a line of another form.
+    Raise InputError if the file cannot be read, DataError for an invalid line.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -106,7 +106,7 @@ def read_expectations(path: Path) -> tuple[Expectation, ...]:
 
 
 def expected(results: Sequence[LoadResult], wanted: Sequence[Expectation], path: Path) -> list[str]:
-    """What is not as ``wanted``: failures nobody expected, and expected ones that did not come."""
+    """Return the differences from ``wanted``: unexpected failures, and missing ones."""
     failures = [one for one in results if one.is_failure]
     said = [
         f"not expected: {label(result)}"
@@ -123,7 +123,7 @@ def expected(results: Sequence[LoadResult], wanted: Sequence[Expectation], path:
 
 
 def short_names(results: Sequence[LoadResult]) -> dict[str, str]:
-    """What to call each object: its file's name, with folders where several are called the same."""
+    """Return a short name for each object: its file name, with folders if not unique."""
     paths = list(dict.fromkeys(one.object for one in results))
     found = {}
     for path in paths:
@@ -137,7 +137,7 @@ def short_names(results: Sequence[LoadResult]) -> dict[str, str]:
 
 
 def label(result: LoadResult) -> str:
-    """``5.10 xdp.bpf.o program on_open: EACCES (kfunc-missing)``."""
+    """Return ``5.10 xdp.bpf.o program on_open: EACCES (kfunc-missing)``."""
     what = f"{result.kind} {result.name}".strip()
     shape = f" [{result.shape}]" if result.shape else ""
     failure = result.errno or result.verdict
@@ -147,9 +147,9 @@ def label(result: LoadResult) -> str:
 
 
 def read_baseline(path: Path) -> list[LoadResult]:
-    """The results of an earlier ``--format json``.
+    """Return the results of an earlier run with ``--format json``.
 
-    Raises InputError where the file cannot be read, DataError where it is none of ours.
+    Raise InputError if the file cannot be read, DataError if it has other contents.
     """
     try:
         lines = path.read_bytes().splitlines()
@@ -165,7 +165,7 @@ def read_baseline(path: Path) -> list[LoadResult]:
 def compare(
     results: Sequence[LoadResult], before: Sequence[LoadResult], percent: float
 ) -> list[str]:
-    """Programs that take more instructions than in the results of ``before``, by ``percent``."""
+    """Return programs with over ``percent`` more instructions than in the results ``before``."""
     known = {_program(one): one.instructions for one in before if one.instructions}
     said = []
     for result in results:

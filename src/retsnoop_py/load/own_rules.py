@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What loaders refuse by themselves, before or beside the kernel: cilium/ebpf, aya, tc of iproute2 and libxdp.
+"""Messages of loaders that reject an object themselves: cilium/ebpf, aya, iproute2's tc, libxdp.
 
-They look at an object, at a pinned map or at what is attached by their own rules, and say so in their own words.
+They check objects, pinned maps and attached programs by their own rules, and use their own words.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ _ENVIRONMENT = "Environment"
 _SUPPORT = "Kernel Support"
 _OBJECT = "Object File"
 
-#: Each is an id, a title, a pattern, a reason and a suggestion; both name the pattern's groups.
+#: Each rule is an id, a title, a pattern, a reason and a suggestion; both may use the pattern's
+#: groups.
 OWN_RULES: tuple[LineRule, ...] = (
     (
         "map-pinned",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Many patterns searched in one line, of which most are known not to match before they are tried.
+"""Search many patterns in one line; most are excluded by plain text before they are tried.
 
-A pattern that is an alternation of messages is slow where it does not match: each alternative is
-tried at each character. But what it matches has one of a few literal words in it, which are found
-by plain search. They are taken from the pattern itself, so nobody has to write them down.
+A pattern with many alternative messages is slow if it does not match, because each alternative is
+tried at each character. But every match contains one of a few literal words, and a plain search
+finds words fast. This module takes the words from the pattern itself.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Any
 
 __all__ = ["PatternSet", "fold", "needed_words"]
 
-#: What re.IGNORECASE takes for an ASCII letter besides those that str.lower() makes one.
+#: Non-ASCII characters that re.IGNORECASE treats as ASCII letters and str.lower() does not.
 _ALIKE = str.maketrans({"\u0130": "i", "\u0131": "i", "\u017f": "s"})
-#: Of more words than these, the search for them is no gain.
+#: Maximum number of words. Searching more words takes longer than the pattern.
 _MOST_WORDS = 40
-#: What an alternative is known by: one word is often as common as "failed to".
+#: Number of word sets per alternative. A single word is often as common as "failed to".
 _SETS = 2
-#: Characters by which a word is looked up; a shorter one is searched for.
+#: Length of the part by which a word is looked up. Shorter words are searched one by one.
 _GRAM = 4
 
 
 def fold(text: str) -> str:
-    """``text`` in lower case, as re.IGNORECASE compares ASCII letters."""
+    """Return ``text`` in lower case, as re.IGNORECASE compares ASCII letters."""
     return text.lower() if text.isascii() else text.translate(_ALIKE).lower()
 
 
 def _parsed(pattern: str, flags: int) -> Iterable[Any]:
-    """The syntax tree of ``pattern``; nothing with a Python that has moved its parser elsewhere."""
+    """Return the syntax tree of ``pattern``; empty if this Python has its parser elsewhere."""
     try:
         parser = import_module("re._parser")
     except ImportError:
@@ -41,14 +41,14 @@ def _parsed(pattern: str, flags: int) -> Iterable[Any]:
     return tree
 
 
-#: Words one of which is in each text that matches.
+#: Words of which each matching text contains at least one.
 Words = frozenset[str]
 
 
 def needed_words(pattern: str, flags: int = 0) -> list[tuple[Words, ...]]:
-    """Of each alternative of ``pattern``, what is in the folded text of its matches.
+    """Return, for each alternative of ``pattern``, the word sets of its matches.
 
-    That is a word of each set; no set where that cannot be told.
+    The folded text of each match contains a word of each set. Without a set, the words are unknown.
     """
     return list(_of_alternatives(list(_flat(_parsed(pattern, flags)))))
 
@@ -63,7 +63,7 @@ def _of_alternatives(items: list[tuple[str, Any]]) -> Iterator[tuple[Words, ...]
 
 
 def _of_sequence(items: Iterable[tuple[str, Any]]) -> Iterator[Words]:
-    """Of parts that follow each other: the runs of letters, and what other parts need."""
+    """Yield the words of consecutive parts: runs of letters, and the words of other parts."""
     run = ""
     for name, argument in items:
         letter = _letter(name, argument)
@@ -79,12 +79,12 @@ def _of_sequence(items: Iterable[tuple[str, Any]]) -> Iterator[Words]:
 
 
 def _best(items: Iterable[Any]) -> Words:
-    """The set of which a text has a word least often; an empty one if there is none."""
+    """Return the set with the rarest words; empty if no set exists."""
     return max(_of_sequence(_flat(items)), key=_selects, default=frozenset())
 
 
 def _flat(items: Iterable[Any]) -> Iterator[tuple[str, Any]]:
-    """The parts of a sequence, those of groups in it as if they had no parentheses."""
+    """Yield the parts of a sequence, with groups replaced by their parts."""
     for operator, argument in items:
         if operator.name in ("SUBPATTERN", "ATOMIC_GROUP"):
             yield from _flat(argument[-1] if operator.name == "SUBPATTERN" else argument)
@@ -93,7 +93,7 @@ def _flat(items: Iterable[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _letter(name: str, argument: Any) -> str:
-    """The one ASCII character that a part matches, but for case; empty if there are others."""
+    """Return the only ASCII character that a part matches, ignoring case; else empty."""
     if name == "LITERAL":
         codes = {argument}
     elif name == "IN" and all(operator.name == "LITERAL" for operator, _ in argument):
@@ -116,23 +116,23 @@ def _of_part(name: str, argument: Any) -> Words:
 
 
 def _selects(words: Words) -> tuple[int, int]:
-    """How seldom a text has one of ``words``: by the shortest of them, then by their number."""
+    """Return how rare ``words`` are: by the shortest word, then by their number."""
     return min(map(len, words)), -len(words)
 
 
 def _grams(text: str) -> set[str]:
-    """Each part of ``text`` that has as many characters as words are looked up by."""
+    """Return each part of ``text`` with the length of a lookup key."""
     return {text[at : at + _GRAM] for at in range(len(text) - _GRAM + 1)}
 
 
-#: A word, and the alternatives that it lets through as one of each set.
+#: A word, and the alternatives that need the word: as bits for the first and the second set.
 _Word = tuple[str, int, int]
 
 
 class PatternSet:
-    """Patterns in an order, each compiled when it is first tried.
+    """An ordered set of patterns, each compiled at its first use.
 
-    ``after``: texts in which all are tried, before it is worth the time to look at the patterns.
+    ``after``: number of texts for which all patterns are tried before the words are extracted.
     """
 
     def __init__(self, patterns: Sequence[str], flags: int = 0, after: int = 50) -> None:
@@ -140,9 +140,9 @@ class PatternSet:
         self._flags = flags
         self._left = after
         self._compiled: list[re.Pattern[str] | None] = [None] * len(patterns)
-        #: The alternatives of all patterns have a bit each; here is whose it is.
+        #: The pattern number of each alternative; each alternative of all patterns has a bit.
         self._owner: list[int] = []
-        #: For each of the sets, the alternatives that need none.
+        #: For each of the sets, the alternatives without such a set.
         self._always = [0] * _SETS
         self._short: list[_Word] = []
         self._by_gram: dict[str, list[_Word]] = {}
@@ -159,13 +159,13 @@ class PatternSet:
                     self._always[at] |= 0 if at < len(sets) else bit
         common = Counter(gram for word in by_word for gram in _grams(word))
         for word, (one, other) in by_word.items():
-            # sorted, so that each run takes the same one of several
+            # Sorted, so that each run chooses the same part.
             rarest = min(sorted(_grams(word)), key=common.__getitem__, default="")
             kept = self._by_gram.setdefault(rarest, []) if rarest else self._short
             kept.append((word, one, other))
 
     def candidates(self, text: str) -> Iterator[int]:
-        """The patterns that may match ``text``, by their number, in their order."""
+        """Yield the numbers of the patterns that may match ``text``, in order."""
         if self._left:
             self._left -= 1
             yield from range(len(self._patterns))
@@ -189,7 +189,7 @@ class PatternSet:
             bits, last = bits ^ lowest, number
 
     def pattern(self, number: int) -> re.Pattern[str]:
-        """A pattern, compiled."""
+        """Return a compiled pattern."""
         compiled = self._compiled[number]
         if compiled is None:
             compiled = re.compile(self._patterns[number], self._flags)
@@ -197,7 +197,7 @@ class PatternSet:
         return compiled
 
     def search(self, text: str) -> Iterator[tuple[int, re.Match[str]]]:
-        """Each pattern that matches in ``text``, by its number, and where it does first."""
+        """Yield each matching pattern's number, with its first match in ``text``."""
         for number in self.candidates(text):
             if found := self.pattern(number).search(text):
                 yield number, found

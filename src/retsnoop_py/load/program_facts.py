@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the log tells of a program as a whole, for the reasons of ``program_rules``."""
+"""Facts from a log about a whole program, for the reasons of ``program_rules``."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _gpl(case: Case) -> dict[str, str]:
 
 
 def _instruction(case: Case) -> dict[str, str]:
-    """Which instruction it is: by its eight bytes, or the opcode that the kernel names."""
+    """Return the name of an instruction, from its eight bytes or its opcode in the message."""
     code, offset, number = int(case.first("code") or "0", 16), 0, 0
     last, target = case.last, case.target
     raw = b""
@@ -116,15 +116,16 @@ _CALL_BY_REGISTER = 0x8D
 _OLDER_CODE = "Compile with an older -mcpu (v1, v2 or v3), or require a later kernel."
 
 
-#: Of ``imm``: and, or, xor, with BPF_FETCH (1) each; add with it; exchange; compare and exchange.
+#: Values of ``imm``: and, or, xor, each also with BPF_FETCH (1); add with BPF_FETCH; exchange;
+#: compare and exchange.
 _ATOMICS = frozenset({0x01, 0x40, 0x41, 0x50, 0x51, 0xA0, 0xA1, 0xE1, 0xF1})
 
 
-#: Where an instruction has its offset and its number.
+#: Positions of an instruction's offset and number.
 _FIELDS = ((2, 4), (4, 8))
 
 
-#: Instructions by name, the Linux they came with, and what shows them: opcode, offset, number.
+#: Instructions: name, first version of Linux, and a test of opcode, offset and number.
 _INSTRUCTIONS: tuple[tuple[str, str, Callable[[int, int, int], bool]], ...] = (
     ("may_goto", "6.9", lambda code, _, __: code == 0xE5),
     (
@@ -164,7 +165,7 @@ _INSTRUCTIONS: tuple[tuple[str, str, Callable[[int, int, int], bool]], ...] = (
 
 
 def _target(case: Case) -> dict[str, str]:
-    """What a kind of program may be attached to, where that is less than any function."""
+    """Return advice about the possible attach targets of a program type."""
     if "modif" in case.words:
         step = (
             "fmod_ret takes functions that errors may be injected into"
@@ -220,7 +221,7 @@ def _relocation(case: Case) -> dict[str, str]:
 
 
 def _jumps(case: Case) -> dict[str, str]:
-    """The lines that were followed most, in their order: which of them is first is chance."""
+    """Return the lines that were followed most, sorted, because their order is random."""
     lines = case.log.path.visits.most_common(_VISITED)
     if not lines or lines[0][1] < 3:
         return {"visited": ""}
@@ -254,7 +255,10 @@ def _stack_size(case: Case) -> dict[str, str]:
 
 
 def _of_loop(case: Case) -> Rule:
-    """A jump back that is a call is no loop: before 6.2 the verifier says the same of both."""
+    """Return the rule for a jump back, which may be a call and not a loop.
+
+    Before 6.2 the verifier has the same message for both.
+    """
     at = case.first("from")
     if at and case.target is not None:
         insn = case.target.instruction_at(case.log.program, int(at))
@@ -264,7 +268,10 @@ def _of_loop(case: Case) -> Rule:
 
 
 def _of_bug(case: Case) -> Rule:
-    """Before 6.13 the verifier blames itself where a tail call is given another kind of map."""
+    """Return the rule for a verifier bug, or for a tail call with a map of the wrong kind.
+
+    Before 6.13 the verifier reports the latter as its own bug.
+    """
     if "misconfigured" in case.words and callee(case.last) == "bpf_tail_call":
         return rule_of("map-use")
     return case.rule
@@ -329,20 +336,23 @@ def _map(case: Case) -> dict[str, str]:
 
 
 def _of_global(case: Case) -> Rule:
-    """An argument that is refused since the kernel has no BTF to know the context by."""
+    """Return the rule for a rejected argument of a global function.
+
+    The kernel may lack the BTF that describes the context.
+    """
     lines = case.log.segment.lines
     asked = [i for i, line in enumerate(lines) if case.rule.pattern.search(line)]
     above = lines[asked[-1] - 1] if asked and asked[-1] else ""
     return NO_CONTEXT_TYPE if "btf_vmlinux is malformed" in above else case.rule
 
 
-#: What a message is found to mean, where the instruction tells more than the words.
+#: Replacements of a rule if the instruction has more information than the message.
 PROGRAM_MEANT = {
     "endless-loop": _of_loop,
     "global-argument": _of_global,
     "verifier-bug": _of_bug,
 }
-#: What the texts of a rule may name beside the groups of its pattern.
+#: Facts for a rule's texts, in addition to its pattern's groups.
 PROGRAM_FACTS = {
     "attach-target": _target,
     "core-relocation": _relocation,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the verifier says of a program as a whole: what this kernel lacks, its form, limits and policies."""
+"""Verifier messages about a whole program: missing kernel features, structure, limits, policies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from retsnoop_py.load.verifier_rule import (
 __all__ = ["PROGRAM_RULES"]
 
 PROGRAM_RULES: tuple[Rule, ...] = (
-    # -- what the kernel does not have --
+    # -- missing kernel features --
     define(
         "core-relocation",
         SUPPORT,
@@ -230,7 +230,7 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         " pieces of the program together, or the code is assembly.",
         "Use a loader that relocates calls (libbpf does), or inline the function.",
     ),
-    # -- what kernels follow since 5.17 and later: state beside the registers' types --
+    # -- state besides register types, which kernels track since 5.17 and later --
     define(
         "verifier-bug",
         "Kernel",

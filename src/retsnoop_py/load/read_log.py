@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A verifier's log from anywhere, read: whose it is, what was said last, the way to there.
+"""Read a verifier log from any source: the program's name, the last messages, the executed path.
 
 A verifier log reaches people through libbpf, bpftool, Go and Rust loaders, systemd, container
-engines and CI pages, each of which adds colours, time stamps, names, or quotes the whole of it
-as one string.
+engines and CI pages. These tools add colours, time stamps or names, or quote the whole log as one
+string.
 
-The verifier prints instructions in the order it follows them and goes back to a branch with
-``from A to B``. Here that order is followed again, for one question: where does the value in a
-register come from, what changed it since, what checked it last.
+The verifier prints instructions in the order in which it follows them, and returns to a branch with
+``from A to B``. This module follows the instructions in the same order. It finds out where the
+value of a register came from, what changed it and what checked it last.
 """
 
 from __future__ import annotations
@@ -22,13 +22,16 @@ from retsnoop_py.load.loud_lines import OF_BPF, joined, may_report_failure, name
 from retsnoop_py.load.time_limit import Lines
 from retsnoop_py.value import Value, replace
 
-#: Bytes of one line that are looked at; the verifier's own are below 1 KiB, a quoted log is one.
+#: Maximum length of a line in bytes. The verifier's lines have less than 1 KiB; a quoted log is one
+#: line.
 _MAX_LINE = 1 << 20
-#: Characters of a line that are kept, once a quotation is taken apart: the longest states.
+#: Maximum length of a line in characters after a quoted log is split. The longest lines are states.
 _MAX_TEXT = 4096
-#: Bytes of one program's log that are kept: its end says why, its beginning is left out.
+#: Maximum size of one program's log in bytes. The beginning is dropped, because the end has the
+#: reason.
 _MAX_SEGMENT = 2 << 20
-#: Lines of it; the verifier's have 20 bytes and more, and empty ones are no reason to take long.
+#: Maximum number of lines. The verifier's lines have at least 20 bytes; the limit bounds the time
+#: for empty lines.
 _MAX_LINES = 1 << 17
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\r")
@@ -40,38 +43,35 @@ _PREFIX = re.compile(
     r"(?:"
     rf"\[?\d{{4}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}(?:Z|[+-]\d\d:?\d\d)?\]?:?\s"  # ISO 8601, Go's log
     rf"|[^\W\d_]{{3,4}}\.?\s+\d+\s{_CLOCK}\s\S+\s[^\s:]+:\s?"  # syslog, journalctl
-    r"|[A-Za-z][\w.-]{0,40}\[\d+\]:\s(?=\S)"  # journalctl, its head cut off
+    r"|[A-Za-z][\w.-]{0,40}\[\d+\]:\s(?=\S)"  # journalctl without the time
     rf"|\[?{_CLOCK}\]?\s"
     r"|\[\s*\d+\.\d+\]\s"  # dmesg
     r"|[IWEF](?:\d{4}){1,2}\s[\d:.]+\s+\d+\s\S+:\d+\]\s"  # klog
     r"|(?:TRAC|DEBU|INFO|WARN|ERRO|FATA)\[\d+\]\s"  # logrus
-    r"|std(?:out|err) [FP] "  # of a container, as Kubernetes keeps it
+    r"|std(?:out|err) [FP] "  # a container's log, as Kubernetes stores it
     r"|\d\d-\d\d \d\d:\d\d:\d\d\.\d+\s+\d+\s+\d+ [VDIWEF] (?=\S)"  # logcat
     r"|(?:\[)?(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|TRACE)(?:\])?:?\s+"
     r"|[A-Za-z][\w./-]*\s*\|\s"  # docker compose
-    r"|\|\s\([\w./-]+:\d+ in \w+\)\s\|\s"  # where in the loader, behind its level
+    r"|\|\s\([\w./-]+:\d+ in \w+\)\s\|\s"  # source location in the loader, after the level
     r"|##\[\w+\]"  # GitHub's annotations
     r"|>(?!>)\s?"  # a quotation
     r"|(?:libbpf|bpf):\s(?=\S)"
     r")"
 )
 _MOST_PREFIXES = 6
-#: What only a verifier's log has, inside a string that quotes the whole of it.
+#: Text that only a verifier log contains, inside a string that quotes the whole log.
 _QUOTED = re.compile(r"\\n\\?t?\s*(?:\d+: \([0-9a-f]{2}\)|processed \d+ insns|R\d+ )")
 
 
 class Segment(Value):
-    """Lines that belong together: one program's log, or what stands between two.
+    """Lines that belong together: one program's log, or the lines between two logs.
 
-    ``first``: the number of its first line in the input, from 1. ``dropped``: lines left out of
-    its beginning. ``bytes``: of all of it. ``light``: which lines their writer takes for no error,
-    ``loud``: which for one, by what stands in front of them.
-    ``names_bpf``: whether they name BPF in what is left out of them.
-
-    ``goes_on``: these are lines of a long log, and the next segment has its end or more of it.
-    ``is_verifiers``: that has instructions as the verifier writes them. ``own``: the lines that are
-    this segment's, by their first and the one behind their last; others are there as their
-    surroundings. None: all.
+    ``first``: the number of the first line in the input, from 1. ``dropped``: lines dropped from
+    the beginning. ``bytes``: size of all lines. ``light`` and ``loud``: lines whose prefix has a
+    level below warning, or of an error. ``names_bpf``: the dropped prefixes name BPF. ``goes_on``:
+    the next segment continues or ends the same long log. ``is_verifiers``: the long log has
+    verifier instructions. ``own``: start and end of the segment's own lines; other lines are
+    context. None: all lines.
     """
 
     first: int
@@ -86,47 +86,47 @@ class Segment(Value):
     own: tuple[int, int] | None = None
 
     def own_lines(self) -> range:
-        """The offsets of the lines that are this segment's own."""
+        """Return the offsets of the segment's own lines."""
         return range(*self.own) if self.own else range(len(self.lines))
 
 
-#: The level of a line that its writer takes for no error.
+#: Log levels below warning.
 _LIGHT = re.compile(
     r"\b(?:level|lvl|severity)\"?[=:] ?\"?(?:debug|info|trace)\b"
     r"|(?<![\w/.])(?:DEBUG?|INFO?|TRACE?|TRC|DBG|INF)(?![\w/])|\[(?:debug|info|trace)\]"
     r"|^\s*[ID]\d{4} [\d:.]+ ",
     re.IGNORECASE,
 )
-#: The level of a line that its writer takes for an error.
+#: Log levels of an error.
 _AS_ERROR = re.compile(
     r"\b(?:level|lvl|severity)\"?[=:] ?\"?(?:err(?:or)?|fatal|panic|crit\w*)\b"
     r"|(?<![\w/.])(?:ERROR?|ERR|FATAL?|FTL|PANIC?|CRIT\w*|[Ee]rror|[Pp]anic|[Ff]atal)"
     r"(?:\[|\W{0,2}[: ])|\[(?:error|fatal|panic)\]"
     r"|^\s*[EF]\d{4} [\d:.]+ "
 )
-#: The same where it is left standing.
+#: Error levels that :func:`clean` keeps.
 _LOUD_HEAD = re.compile(r"\s*(?:panic: |fatal error: |FATAL? ?[\[:]|ERRO\[)")
-#: Where a level stands, if there is one.
+#: A level stands within this number of characters from the start of a line.
 _BEFORE_TEXT = 120
 
 
 def _is_light(line: str) -> bool:
-    """Whether ``line`` has such a level; in one of Go's, that may stand behind the time."""
+    """Return True if ``line`` has a level below warning. Go's loggers write the time first."""
     found = _LIGHT.search(line[:_BEFORE_TEXT])
     return found is not None and not re.search(r"err(?:or)?=", line[: found.start()])
 
 
-#: The kernel's names have up to 511 characters; what is longer is data, which patterns are slow in.
+#: Names in the kernel have at most 511 characters. Longer words are data, and slow for patterns.
 _LONGEST_WORD = 600
 _LONG_WORD = re.compile(rf"\w{{{_LONGEST_WORD + 1},}}")
 
 
-#: Quotes as word processors and chats set them.
+#: Typographic quotes, as word processors and chat programs write them.
 _TYPESET = str.maketrans("\u2018\u2019\u201c\u201d", "''\"\"")
 
 
 def clean(line: str) -> str:
-    """``line`` without colours, time stamps and the like; its indentation stays."""
+    """Return ``line`` without colours, time stamps and other prefixes; indentation stays."""
     if "\x1b" in line or "\r" in line:
         line = _ANSI.sub("", line)
     if not line.isascii():
@@ -148,13 +148,13 @@ def clean(line: str) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """``text`` of a JSON string, as far as it matters on one line."""
+    """Return the text of a JSON string, decoded as far as one line needs."""
     text = _JSON_ESCAPE.sub(lambda found: chr(int(found[1] or "20", 16)), text)
     return text.replace('\\"', '"').replace("\\t", "\t").replace("\\\\", "\\").rstrip()
 
 
 def _unquoted(line: str) -> list[str]:
-    """The lines of a log that somebody wrote as one string, its line ends escaped; or returns."""
+    """Return the lines of a log that is one string with escaped line ends or carriage returns."""
     if "\r" in line:
         line = line.rstrip("\r")
         if "\r" in line:
@@ -162,7 +162,7 @@ def _unquoted(line: str) -> list[str]:
     if "\\n" not in line or not _QUOTED.search(line):
         return [line]
     parts = line.replace("\\t", "\t").replace('\\"', '"').split("\\n")
-    return [part.rstrip("\\") for part in parts]  # a string in a string escapes once more
+    return [part.rstrip("\\") for part in parts]  # a string inside a string has one more escape
 
 
 def _raw_lines(stream: Lines) -> Iterator[bytes]:
@@ -185,12 +185,12 @@ def _raw_lines(stream: Lines) -> Iterator[bytes]:
         yield text.encode(errors="replace")
 
 
-#: Bytes by which it is told whether a character takes two.
+#: Number of bytes from which the encoding is detected.
 _HEAD = 4096
 
 
 def _wide(head: bytes) -> str:
-    """The coding of a log in characters of two bytes, as PowerShell writes it; or nothing."""
+    """Return the encoding of a UTF-16 log, as PowerShell writes it; empty for other logs."""
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return "utf-16"
     pairs = len(head) // 2
@@ -201,7 +201,7 @@ def _wide(head: bytes) -> str:
 
 
 def _ends(line: bytes) -> bool:
-    """Whether a program's log ends with this line."""
+    """Return True if a program's log ends with this line."""
     return (
         (b"processed " in line and b" insns" in line)
         or (b"-- END " in line and b"LOG" in line)
@@ -214,11 +214,11 @@ def _begins(line: bytes) -> bool:
 
 
 def segments(stream: Lines, *, only_ends: bool = False) -> Iterator[Segment]:
-    """The input cut where one program's log ends and another begins.
+    """Yield the input as segments, cut where one program's log ends and another begins.
 
-    Whatever the input's length, no more than two segments' worth of it is in memory. What a log
-    begins with is kept, since it names the program. Of a log that is too long, the lines that may
-    report a failure come first, in segments that go on; not with ``only_ends``.
+    At most two segments are in memory, whatever the input's length. The first line of a log is kept
+    because it names the program. If a log is too long, the lines that may report a failure come
+    first, in segments with ``goes_on``; ``only_ends`` omits these segments.
     """
     log = _Log(1)
     for number, raw in enumerate(_raw_lines(stream), 1):
@@ -235,21 +235,23 @@ def segments(stream: Lines, *, only_ends: bool = False) -> Iterator[Segment]:
         yield log.segment()
 
 
-#: Lines above and below one that may belong to its message, and the bytes that are kept of them.
+#: Lines of context above and below a line that may report a failure, and their maximum size in
+#: bytes.
 _ABOVE, _BELOW, _SURROUNDINGS = 40, 40, 1 << 16
-#: The same below a call of bpf(2), which may be tried again, and below BTF, which the kernel lists.
+#: Lines of context below a bpf(2) call, which may be repeated, and below BTF, which the kernel
+#: lists.
 _FAR_BELOW = 200
 
 
 class _Log:
-    """Lines that belong together, as far as they are kept. ``first``: the number of the first."""
+    """Lines that belong together, within the limits. ``first``: the number of the first line."""
 
     def __init__(self, first: int, names_bpf: bool = False) -> None:
         self.lines: list[bytes] = []
         self.names_bpf = names_bpf
         self._first = first
         self._size = self._held = self._dropped = 0
-        #: Lines in front that were looked at.
+        #: Number of lines at the start that were already searched.
         self._past = 0
 
     def add(self, raw: bytes) -> None:
@@ -259,12 +261,12 @@ class _Log:
         self._held += len(raw)
 
     def is_long(self) -> bool:
-        """Whether not all of the lines can be kept."""
+        """Return True if the lines exceed the limits."""
         long = self._held > _MAX_SEGMENT or len(self.lines) > _MAX_LINES
         return long and len(self.lines) > self._past + 1
 
     def segment(self) -> Segment:
-        """The lines that are kept, as the end of the log."""
+        """Return the kept lines as the end of the log."""
         found = _segment(self.lines, self._first, self._dropped, self._size)
         if not self._past:
             return found
@@ -275,7 +277,7 @@ class _Log:
         )
 
     def shorten(self, *, with_excerpts: bool) -> Iterator[Segment]:
-        """Drop about half of the lines, and return those that may report a failure."""
+        """Drop about half of the lines; yield the dropped lines that may report a failure."""
         cut, held = self._past, self._held
         while cut < len(self.lines) - 1 and (
             cut == self._past or held * 2 > _MAX_SEGMENT or (len(self.lines) - cut) * 2 > _MAX_LINES
@@ -294,7 +296,7 @@ class _Log:
         self._held = sum(map(len, self.lines))
 
     def _excerpts(self, cut: int) -> Iterator[Segment]:
-        """The lines before ``cut`` that may report a failure, with their surroundings."""
+        """Yield the lines before ``cut`` that may report a failure, with context."""
         text = joined(self.lines[self._past : cut])
         found = [self._past + number for number in may_report_failure(text)]
         if not self.names_bpf and OF_BPF.matches(text):
@@ -316,7 +318,7 @@ class _Log:
 
 
 def _groups(numbers: list[int]) -> Iterator[list[int]]:
-    """``numbers``, in ascending order, in groups whose surroundings meet."""
+    """Yield ``numbers`` (ascending) in groups; the context of a group's lines overlaps."""
     group: list[int] = []
     for number in numbers:
         if group and number - group[-1] > _ABOVE + _BELOW:
@@ -332,7 +334,7 @@ def _has_far_below(line: bytes) -> bool:
 
 
 def _count(raw: Iterable[bytes]) -> int:
-    """How many lines a segment has of ``raw`` ones."""
+    """Return the number of lines that a segment has after ``raw`` is split."""
     return sum(
         len(_unquoted(line.decode(errors="replace").rstrip("\n")))
         if b"\\n" in line or b"\r" in line
@@ -341,11 +343,11 @@ def _count(raw: Iterable[bytes]) -> int:
     )
 
 
-#: An instruction as the verifier writes it, wherever in a line.
+#: An instruction as the verifier writes it, anywhere in a line.
 _ANY_INSN = re.compile(r"(?<![\w.])\d+: \([0-9a-f]{2}\) \S")
-#: What the verifier itself writes in front of one: registers, or how it came there.
+#: Text that the verifier itself writes before an instruction: registers, or the branch.
 _OWN = re.compile(r"\bR\d+|regs=|\bfrom \d+ to |^\s*;|line\(s\) omitted")
-#: What differs from line to line in what others write in front: numbers, spaces, levels.
+#: Parts of a foreign prefix that differ from line to line: numbers, spaces, levels.
 _VARIES = re.compile(
     r"(\d+)|((?:\\? )+|(?:\\?\t)+)|\b(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|[DIWEF])\b"
 )
@@ -353,7 +355,7 @@ _LONGEST_PREFIX = 200
 
 
 def _prefix(lines: Iterable[str]) -> re.Pattern[str] | None:
-    """What stands in front of each line of a log, as its instructions show; None if nothing."""
+    """Return a pattern for the prefix of a log's lines, found at its instructions, or None."""
     shapes: Counter[str] = Counter()
     for line in lines:
         found = _ANY_INSN.search(line) if ": (" in line else None
@@ -368,14 +370,14 @@ def _varying(found: re.Match[str]) -> str:
     return r"\d+" if found[1] else r"\s+" if found[2] else r"\w+"
 
 
-#: cilium/ebpf's summary of a verifier's log, which is one line, and what that ends with.
+#: cilium/ebpf's one-line summary of a verifier log, and the text at its end.
 _SUMMARY = re.compile(r"load program: [\w ]+: \S")
 _SUMMARY_ENDS = "line(s) omitted)"
 _WRAPPED_LINES = 3
 
 
 def _unwrapped(lines: list[str]) -> list[str]:
-    """``lines``, the summary they end with put together where a terminal or a person broke it."""
+    """Return ``lines`` with the final summary joined if a terminal or a person wrapped it."""
     if not lines or _SUMMARY_ENDS not in lines[-1] or _SUMMARY.search(lines[-1]):
         return lines
     for at in range(len(lines) - 2, max(len(lines) - 2 - _WRAPPED_LINES, -1), -1):
@@ -385,9 +387,9 @@ def _unwrapped(lines: list[str]) -> list[str]:
     return lines
 
 
-#: Segments of which is kept how they read: a loader that tries again repeats its log.
+#: Number of segments whose cleaned lines are cached. A loader that tries again repeats its log.
 _RECENT = 64
-#: Bytes of such a segment at the most.
+#: Maximum size of a cached segment in bytes.
 _SHORT = 16 << 10
 
 
@@ -405,7 +407,7 @@ def _cleaned(raw: tuple[bytes, ...]) -> Segment:
     ]
     told = _unwrapped(told[-_MAX_LINES:])
     cleaned = [clean(line) for line in told]
-    # what stands as it was written has no level
+    # A line without a prefix has no level.
     light = frozenset(
         number
         for number, (line, text) in enumerate(zip(told, cleaned, strict=True))
@@ -431,10 +433,10 @@ def _cleaned(raw: tuple[bytes, ...]) -> Segment:
 _cleaned_again = lru_cache(maxsize=_RECENT)(_cleaned)
 
 
-#: Branches remembered; those that are gone back to are recent ones mostly.
+#: Maximum number of stored branches. The verifier usually returns to a recent branch.
 _MAX_BRANCHES = 4096
-#: Helpers after which pointers into the packet are pointers no more, as the kernel's
-#: ``bpf_helper_changes_pkt_data`` in net/core/filter.c has them.
+#: Helpers that invalidate pointers into the packet, from the kernel's
+#: ``bpf_helper_changes_pkt_data`` in net/core/filter.c.
 _CHANGES_PACKET = re.compile(
     r"bpf_(?:skb_(?:vlan_push|vlan_pop|store_bytes|change_\w+|pull_data|adjust_room)"
     r"|clone_redirect"
@@ -454,7 +456,7 @@ _BRANCH = re.compile(r"if [rw](\d+) \S+ (?:[rw](\d+)|\S+) goto")
 
 
 class SourceLine(Value):
-    """A line of the program's source, as the log quotes it."""
+    """A line of the program's source, as quoted in the log."""
 
     text: str
     file: str = ""
@@ -462,7 +464,7 @@ class SourceLine(Value):
 
 
 class Insn(Value):
-    """An instruction the verifier followed."""
+    """An instruction that the verifier followed."""
 
     index: int
     text: str
@@ -470,9 +472,9 @@ class Insn(Value):
 
 
 class ValueHistory(Value):
-    """Of the value in a register or on the stack: what made, changed and checked it last.
+    """The last instructions that made, changed and checked a value in a register or on the stack.
 
-    ``passed``: the last call that was given the address of the place on the stack it came from.
+    ``passed``: the last call that received the address of the stack slot from which the value came.
     """
 
     made: Insn | None = None
@@ -485,28 +487,28 @@ _UNKNOWN = ValueHistory()
 
 
 class PathState:
-    """Registers and stack along the way the log follows, as they are before its last instruction.
+    """Registers and stack on the path that the log follows, before the log's last instruction.
 
-    That is the one that is refused.
+    The verifier rejected the last instruction.
     """
 
     def __init__(self) -> None:
         self.registers: dict[int, ValueHistory] = {}
         self.slots: dict[int, ValueHistory] = {}
         self.last: Insn | None = None
-        #: The last call that made pointers into the packet invalid.
+        #: The last call that invalidated pointers into the packet.
         self.packet_changed: Insn | None = None
-        #: The last load from each register's memory: of ``ctx->data`` for one.
+        #: For each name of a helper, the last call.
         self.acquired: dict[str, Insn] = {}
         self.visits: Counter[SourceLine] = Counter()
-        #: Registers that hold an address of the stack: its offset.
+        #: Offsets of the stack addresses in registers.
         self._addresses: dict[int, int] = {}
         self._branches: dict[
             int, tuple[dict[int, ValueHistory], dict[int, ValueHistory], dict[int, int]]
         ] = {}
 
     def go_back(self, index: int) -> None:
-        """The log goes on at the other side of the branch at ``index``."""
+        """Continue at the other side of the branch at ``index``."""
         if self.last is not None:
             self._take(self.last)
             self.last = None
@@ -515,7 +517,7 @@ class PathState:
             self.registers, self.slots, self._addresses = map(dict, kept)  # type: ignore[arg-type]
 
     def follow(self, insn: Insn) -> None:
-        """One more instruction, which means that the one before was taken."""
+        """Follow one more instruction. The verifier accepted the instruction before."""
         before, self.last = self.last, insn
         if insn.source is not None:
             self.visits[insn.source] += 1
@@ -553,7 +555,7 @@ class PathState:
             registers[int(found[1])] = ValueHistory(made=insn)
 
     def _address(self, text: str) -> None:
-        """Follow which registers hold addresses of the stack."""
+        """Track the registers that hold addresses of the stack."""
         if found := _COPY.match(text):
             source = 0 if found[2] == "10" else self._addresses.get(int(found[2]))
             if source is not None:
@@ -594,14 +596,14 @@ class PathState:
         self._branches[insn.index] = kept
 
     def _check_copies(self, known: ValueHistory, insn: Insn) -> None:
-        """What is 0 or not is so of each copy, wherever the one goes that was compared."""
+        """Apply a NULL check to each copy of the checked value."""
         for place in (self.registers, self.slots):
             for number, other in place.items():
                 if other.made is known.made and other.changed is known.changed:
                     place[number] = replace(other, checked=insn)
 
     def history(self, register: int) -> ValueHistory:
-        """That of ``register``; checks of copies of the same value count."""
+        """Return the history of ``register``, including checks of copies of the same value."""
         own = self.registers.get(register, _UNKNOWN)
         if own.checked is None and own.made is not None:
             for other in [*self.registers.values(), *self.slots.values()]:
@@ -611,13 +613,13 @@ class PathState:
 
 
 _INSN = re.compile(r"(\d+): (?:\([0-9a-f]{2}\) |(?=<invalid ))(.*)")
-#: What stands behind an instruction: the registers it left, since 5.18 on the same line.
+#: Registers that the verifier prints after an instruction; Linux 5.18 and newer use the same line.
 _BESIDE = re.compile(r"\s*(?:; (?:R\d|fp|frame|refs=|\()|\d+: (?:frame\d+: )?R\d+(?:_\w+)?=).*$")
 _SOURCE = re.compile(r"; ?(.*?)(?: @ (\S+?):(\d+)(?::\d+)?)?$")
 _FROM = re.compile(r"from (\d+) to (\d+)")
 _STATE = re.compile(r"(?:\d+: )?(?:frame\d+: ?)?(?:R\d+(?:_\w+)?=|fp-?\d+|refs=)")
 _LATE_INSN = re.compile(r"(?:\d+: )?(?:frame\d+: ?)?R\d+.*? (\d+: \([0-9a-f]{2}\) .*)")
-#: What the verifier says beside: it is no reason for anything.
+#: Verifier messages that never report the reason.
 _ASIDE = re.compile(
     r"mark_precise|last_idx|regs=|parent |propagating|processed \d|verification time|stack depth"
     r"|-- (?:BEGIN|END)|max_states|caller:|callee:|returning from|to caller at|Func#\d|safe$"
@@ -628,29 +630,29 @@ _ASIDE = re.compile(
     r"|from \d+ to \d+: safe|arg#\d+ reference type\('UNKNOWN|live regs|\(?\d+ line\(s\) omitted"
 )
 _PROCESSED = re.compile(r"(?:^|.*\))processed (\d+) insns")
-#: What follows a message that has no line's end of its own.
+#: Text that follows a message without an end of line.
 _TIME = re.compile(r"(?:verification time \d+ usec|(?<=\))processed \d+ insns).*$")
 _PROGRAM = re.compile(
     r"(?:prog(?:ram)? '([^']+)'|program ([\w./-]+): (?:load program|attaching)"
     r"|[Ff]ailed to load (?:BPF )?program (?:b?'([\w/]+)'|([\w/]+))"
     r"|sec(?:tion)? '([^']+)'(?=.*prog))"
 )
-#: What libbpf says of a program behind its log; the log that comes next is another one's.
+#: libbpf's messages about a program after the program's log. The next log belongs to another
+#: program.
 _LAST_WORDS = re.compile(r"prog '[^']+': failed to load: -|failed to load program '")
 _KERNEL_SAYS = "Verification failed: "
-#: Lines behind the last instruction in which the reason is looked for.
+#: Number of lines after the last instruction in which the reason is searched.
 _MAX_SAID = 60
-#: Lines gone back for the state of a register.
+#: Number of lines searched for the state of a register.
 _STATE_LINES = 400
 
 
 class ProgramLog(Value):
-    """What a segment has.
+    """The contents of one program's log.
 
-    ``said``: the lines behind the last instruction, which tell the reason if anything does.
-    ``explained``: the block that Linux 7.3 writes, its lines as they are. ``processed``:
-    instructions, as the verifier counts them; None where it does not say. ``followed``: whether
-    there is any instruction.
+    ``said``: the lines after the last instruction, which include the reason. ``explained``: the
+    block that Linux 7.3 writes, unchanged. ``processed``: number of instructions that the verifier
+    counted, or None. ``followed``: True if the log contains an instruction.
     """
 
     segment: Segment
@@ -663,7 +665,7 @@ class ProgramLog(Value):
 
 
 def read_log(segment: Segment) -> ProgramLog:
-    """Follow the log once, from its first line to its last."""
+    """Read the log once, from the first line to the last."""
     follow = _follow_again if segment.bytes <= _SHORT else _follow
     return replace(follow(segment.lines), segment=segment)
 
@@ -682,7 +684,7 @@ def _follow(lines: tuple[str, ...]) -> ProgramLog:
         within = False
         found = _instruction(text)
         if found:
-            # libbpf's words in place of what it poisoned are <invalid ...>
+            # libbpf prints a poisoned instruction as <invalid ...>.
             said[:] = [found[2]] if found[2].startswith("<") else []
             followed = True
             path.follow(Insn(int(found[1]), _BESIDE.sub("", found[2]), source))
@@ -714,7 +716,7 @@ _follow_again = lru_cache(maxsize=_RECENT)(_follow)
 
 
 def _instruction(text: str) -> re.Match[str] | None:
-    """An instruction's number and text; before 5.18 the registers stood in front of some."""
+    """Return the match of an instruction; before 5.18 registers could precede it."""
     found = _INSN.match(text)
     if found is None and text.startswith(("R", "0: R", "frame")):
         late = _LATE_INSN.match(text)
@@ -725,12 +727,12 @@ def _instruction(text: str) -> re.Match[str] | None:
 def _source(text: str) -> SourceLine | None:
     found = _SOURCE.match(text)
     if not found or not found[1] or found[1].startswith("instruction poisoned by CO-RE"):
-        return None  # cilium/ebpf puts that in place of the source
+        return None  # cilium/ebpf prints this text instead of the source
     return SourceLine(found[1].strip(), found[2] or "", int(found[3] or 0))
 
 
 def register_state(log: ProgramLog, register: int) -> str:
-    """What the verifier last printed of ``register``: ``scalar(umax=255)``; empty if nothing."""
+    """Return the last printed state of ``register``, such as ``scalar(umax=255)``; or empty."""
     wanted = re.compile(
         rf"\bR{register}(?:_[a-z]+)?=((?:[^\s()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))+)"
     )

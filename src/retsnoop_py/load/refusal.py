@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Why a part of an object is refused here: by the verifier's log, libbpf's words, or an errno.
+"""Explain why a part of an object is rejected: verifier log, libbpf's messages, or errno.
 
-What was said is looked at first. Where it says too little, what the object asks for is compared
-with what this Linux has.
+Messages are checked first. If they are not sufficient, the object's requirements are compared with
+this version of Linux.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from retsnoop_py.load.read_log import ProgramLog, Segment, read_log, segments
 
 __all__ = ["Refusals", "last_verdict"]
 
-#: The first Linux that knows the address of a function of the program.
+#: The first Linux with addresses of functions (callbacks).
 _FUNCTIONS_PASSED = (5, 13)
-#: BPF_F_LINK of maps, and the first Linux that has it.
+#: The map flag BPF_F_LINK, and the first Linux that supports it.
 _LINK, _LINK_SINCE = 1 << 13, (6, 4)
 _FRAGS_SINCE = (5, 18)
 
-#: Rules that are not asked here: BTF has a result of its own, and ``why_denied`` knows of rights.
+#: Rules that are skipped: BTF has its own result, and ``why_denied`` explains rights.
 _NO_REASONS = ("btf-refused", "rights")
 
 
 def last_verdict(text: str) -> ProgramLog:
-    """The last segment of one program's log that has a verdict."""
+    """Return the last segment of a program's log that has a verdict."""
     parts = segments(BytesIO(text.encode()), only_ends=True)
     found = [read_log(segment) for segment in parts]
     ended = [log for log in found if log.processed is not None or log.followed or log.said]
@@ -45,17 +45,17 @@ def last_verdict(text: str) -> ProgramLog:
 
 
 class Refusals:
-    """Why parts of the object at ``path`` are refused on Linux ``release``."""
+    """The reasons for rejected parts of the object at ``path`` on Linux ``release``."""
 
     def __init__(self, path: Path, target: ObjectFile, release: tuple[int, int]) -> None:
         self._path = path
         self._target = target
         self._release = release
-        #: Those of its programs, by their names; known once libbpf has opened it.
+        #: The sections of the programs, by name; set after libbpf has opened the object.
         self.sections: dict[str, str] = {}
 
     def of_program(self, name: str, log: ProgramLog, said: str, error: int) -> Explanation:
-        """By the verifier's ``log``, or what libbpf ``said`` and the errno where it has nothing."""
+        """Explain a program by the verifier's ``log``, or by libbpf's messages and the errno."""
         from msgspec.structs import replace
 
         why = diagnose(log, self._target, name)
@@ -70,7 +70,7 @@ class Refusals:
         return why
 
     def of_map(self, it: MapFacts, error: int, line: str) -> Explanation:
-        """Of a map that could not be created, as ``line`` says."""
+        """Explain a map that could not be created, as reported by ``line``."""
         if error == errno.EPERM:
             return why_denied(self._release)
         if it.kind == STRUCT_OPS and it.flags & _LINK and self._release < _LINK_SINCE:
@@ -88,7 +88,7 @@ class Refusals:
         return explain_map(it, errno_name(error), self._release, line)
 
     def of_loader(self, said: str, error: int, name: str = "") -> Explanation:
-        """Of program ``name``, or the object, from what libbpf said, or the errno."""
+        """Explain program ``name``, or the object, by libbpf's messages or the errno."""
         label = f"program '{name}'" if name else "the object"
         for line in said.splitlines():
             why = explain_line(line)
@@ -103,7 +103,7 @@ class Refusals:
         return self.placed(why, name)
 
     def of_extern(self, name: str, error: int, line: str) -> Explanation:
-        """Of extern ``name``, which the kernel does not have, or not as it is declared."""
+        """Explain extern ``name``, which the kernel lacks or has with another type."""
         if "incompat" not in line:
             return explain_line(line) or explain_errno(errno_name(error), name, line)
         id_, what = (
@@ -127,7 +127,7 @@ class Refusals:
         )
 
     def of_opening(self, said: str, error: int) -> Explanation:
-        """Of an object that libbpf does not take apart: the kernel has no part in it."""
+        """Explain an object that libbpf cannot parse, without a system call."""
         told = [line.removeprefix("libbpf: ") for line in said.splitlines()]
         if not told or not any(map(explain_line, told)):
             last = told[-1] if told else "it does not say why"
@@ -142,13 +142,13 @@ class Refusals:
         return self.of_loader(said, error)
 
     def of_attachment(self, said: str, error: int, name: str) -> Explanation:
-        """Of program ``name``, which loads and cannot be attached."""
+        """Explain program ``name``, which loads but cannot be attached."""
         why = explain_attachment(said, error, name, self.sections.get(name, ""))
-        why = why or self._type_reason(name, error)  # libbpf's words for it are an errno
+        why = why or self._type_reason(name, error)  # libbpf reports only an errno for it
         return self.placed(why, name) if why is not None else self.of_loader(said, error, name)
 
     def _callback_reason(self, name: str) -> Explanation | None:
-        """A function that is passed to a helper, by a kernel that takes it for one nobody calls."""
+        """Explain a callback on a kernel that treats its function as one without a caller."""
         if not self._target.passes_functions(name):
             return None
         late = [
@@ -173,7 +173,7 @@ class Refusals:
         )
 
     def placed(self, why: Explanation, name: str) -> Explanation:
-        """``why`` with the place of function ``name``, where it has none."""
+        """Return ``why`` with the place of function ``name``, unless it has a place."""
         from msgspec.structs import replace
 
         if why.place is not None or not name:
@@ -181,14 +181,14 @@ class Refusals:
         return replace(why, place=self._target.function_place(name))
 
     def _size_reason(self, name: str, error: int) -> Explanation | None:
-        """A program of more instructions than the kernel looks at: E2BIG before the verifier."""
+        """Explain E2BIG before verification: the program has too many instructions."""
         count = self._target.instruction_count(name) if name else 0
         if error != errno.E2BIG or not count:
             return None
         return explain_size(name, count)
 
     def _type_reason(self, name: str, error: int) -> Explanation | None:
-        """A type of program or attachment that this kernel is too old for."""
+        """Explain a program type or attach type that this kernel does not support."""
         if not name or error not in (errno.EINVAL, errno.EOPNOTSUPP):
             return None
         with BpfObject(self._path) as opened:

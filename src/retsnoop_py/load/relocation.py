@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A CO-RE relocation in words, and what a kernel has in place of what it looks for."""
+"""Describe a CO-RE relocation, and similar names in a kernel's BTF."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _ENUMERATOR = (10, 11)
 _TAGS = {Kind.STRUCT: "struct ", Kind.UNION: "union ", Kind.ENUM: "enum ", Kind.ENUM64: "enum "}
 _ANY = (Kind.STRUCT, Kind.UNION, Kind.ENUM, Kind.ENUM64, Kind.TYPEDEF)
 _NEAR = 3
-#: ``BPF_CORE_SPEC_MAX_LEN`` of the kernel: indexes of a path; more are damage.
+#: Maximum number of indexes in a path: the kernel's ``BPF_CORE_SPEC_MAX_LEN``.
 _MAX_ACCESS = 64
 
 
 class Relocation:
-    """One record of .BTF.ext: what of which type an instruction asks for.
+    """A record of .BTF.ext: the type, member or enumerator that an instruction needs.
 
-    ``access`` is the path of indexes that the compiler wrote: ``0:3:1``.
+    ``access``: the path of indexes that the compiler wrote, such as ``0:3:1``.
     """
 
     def __init__(self, btf: Btf, type_id: int, access: str, kind: int, kernel: Btf | None) -> None:
@@ -37,12 +37,12 @@ class Relocation:
 
     @property
     def type_name(self) -> str:
-        """The type without its flavour: ``inode`` of ``struct inode___old``."""
+        """Return the type without its flavour: ``inode`` for ``struct inode___old``."""
         return self._root.name.partition("___")[0]
 
     @property
     def label(self) -> str:
-        """What is asked for: ``struct task_struct.no_such_field``."""
+        """Return the target of the relocation: ``struct task_struct.no_such_field``."""
         start = f"{_TAGS.get(self._root.kind, '')}{self.type_name}"
         if self.kind in _ENUMERATOR:
             return f"enumerator {self._enumerator()} of {start}"
@@ -55,7 +55,7 @@ class Relocation:
         return names[index].partition("___")[0] if index < len(names) else "?"
 
     def path(self) -> list[str]:
-        """The members on the way, array elements as ``[3]``; anonymous ones are left out."""
+        """Return the members on the path, array elements as ``[3]``, without anonymous members."""
         names: list[str] = []
         current = self._root
         try:
@@ -73,7 +73,7 @@ class Relocation:
         return names
 
     def facts(self) -> dict[str, str]:
-        """What the texts of the rule name."""
+        """Return the facts for the rule's texts."""
         return {"relocation": self.label, "guard": self._guard(), "near": self._near()}
 
     def _guard(self) -> str:
@@ -82,7 +82,7 @@ class Relocation:
         return "bpf_core_type_exists()" if self.kind in _TYPE else "bpf_core_field_exists()"
 
     def _near(self) -> str:
-        """What this kernel's BTF has of a similar name, as the end of a sentence."""
+        """Return similar names in this kernel's BTF, as the end of a sentence."""
         kernel = self._kernel
         if kernel is None:
             return ""
@@ -105,7 +105,7 @@ class Relocation:
 
 
 def _enumerators(btf: Btf, type_id: int) -> list[str]:
-    """The names of an enumeration's values; none of another type."""
+    """Return the names of an enumeration's values; empty for other types."""
     try:
         return list(btf.enumerators(btf.resolve(type_id).id))
     except DataError:
@@ -113,7 +113,7 @@ def _enumerators(btf: Btf, type_id: int) -> list[str]:
 
 
 def _member_types(btf: Btf, type_id: int, depth: int = 0) -> dict[str, int]:
-    """Members by name, those of anonymous members among them."""
+    """Return the types of members by name, including members of anonymous members."""
     found: dict[str, int] = {}
     for member in btf.members(type_id):
         if member.name:
@@ -128,7 +128,7 @@ def _member_types(btf: Btf, type_id: int, depth: int = 0) -> dict[str, int]:
 def _like(name: str, known: list[str], owner: str) -> str:
     from difflib import get_close_matches
 
-    # in 6.7 i_atime became __i_atime: a part of a name counts as well
+    # In 6.7 i_atime became __i_atime, so a part of a name counts as well.
     near = [one for one in known if name in one or (len(one) > 3 and one in name)]
     near += get_close_matches(name, known, _NEAR)
     shown = list(dict.fromkeys(near))[:_NEAR]

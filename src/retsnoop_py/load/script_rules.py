@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What bpftrace says of a script: of its language, of types and probes it names, and of limits of its own.
+"""bpftrace's messages about a script: its language, its types and probes, bpftrace's own limits.
 
-A script is compiled here, before the kernel is asked for anything; what is wrong with it, it says with the line
-and column.
+bpftrace compiles a script before any system call, and reports errors with line and column.
 """
 
 from __future__ import annotations
@@ -13,10 +12,11 @@ __all__ = ["LAST_SCRIPT_RULES", "SCRIPT_RULES"]
 
 _COMPILE = "Loader: The program does not compile"
 _SUPPORT = "Kernel Support"
-#: Where in a script: ``stdin:1:2-3: ERROR: ``, whose level may be left out.
+#: The position in a script: ``stdin:1:2-3: ERROR: ``; the level is optional.
 _AT = r"^(?:stdin|\S+\.bt|\S+):\d+(?::\d+-\d+|-\d+|:\d+): (?:ERROR: )?"
 
-#: Each is an id, a title, a pattern, a reason and a suggestion; both name the pattern's groups.
+#: Each rule is an id, a title, a pattern, a reason and a suggestion; both may use the pattern's
+#: groups.
 SCRIPT_RULES: tuple[LineRule, ...] = (
     (
         "no-trampoline",

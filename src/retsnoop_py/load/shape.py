@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Shapes: values of read-only data, on which it depends what the verifier follows.
+"""Shapes: values of read-only data, which affect the path that the verifier follows.
 
-Data in .rodata is frozen before programs are loaded, and the verifier folds branches by it: a
-load at one shape says nothing about another.
+Data in .rodata is frozen before programs are loaded, and the verifier evaluates branches with these
+values. A load with one shape does not show whether a load with another shape works.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Shape(Value):
     values: tuple[tuple[str, int], ...]
 
     def check(self, targets: Sequence[ObjectFile]) -> None:
-        """Raise InputError for a variable that no target has, UsageError for too small a one."""
+        """Raise InputError for an unknown variable, UsageError for a variable that is too small."""
         for name, value in self.values:
             owners = [known[name] for one in targets if name in (known := _variables(one))]
             if not owners:
@@ -45,7 +45,7 @@ class Shape(Value):
                 raise UsageError(f"--set {name}={value}: it has {bits} bits only")
 
     def apply(self, opened: BpfObject, target: ObjectFile) -> None:
-        """Set those of the variables that ``target`` has, before it is loaded."""
+        """Set the variables that ``target`` has, before it is loaded."""
         known = _variables(target)
         for name, value in self.values:
             if name in known:
@@ -64,9 +64,9 @@ def _variables(target: ObjectFile) -> dict[str, tuple[str, int]]:
 
 
 def parse_shapes(words: Sequence[str]) -> tuple[Shape, ...]:
-    """Shapes of ``--set [NAME:]VAR=VALUE``: values without a name are part of all shapes.
+    """Return the shapes of ``--set [NAME:]VAR=VALUE``; values without a name are in all shapes.
 
-    Raises UsageError for a word of another form.
+    Raise UsageError for other words.
     """
     common: list[tuple[str, int]] = []
     named: dict[str, list[tuple[str, int]]] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What BPF has, by number and name, and which Linux had it first: ``since.toml``."""
+"""BPF features by number and name, with their first version of Linux: ``since.toml``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Known", "attach_type_of", "by_name", "by_number", "names", "table"]
 
 
 class Known(Value):
-    """A helper, map type, program type ...: its number (0 where it has none) and first Linux."""
+    """A helper, map type, program type ...: its number (0 if none) and first version of Linux."""
 
     name: str
     number: int
@@ -22,7 +22,7 @@ class Known(Value):
 
     @property
     def release(self) -> tuple[int, int]:
-        """The first Linux that has it, to compare: (5, 17)."""
+        """Return the first version of Linux with the feature, for comparisons: (5, 17)."""
         return parse_release(self.since)
 
 
@@ -36,9 +36,9 @@ def _tables() -> dict[str, dict[str, list[str]]]:
 
 @functools.cache
 def table(kind: str) -> tuple[Known, ...]:
-    """All of ``kind``: helpers, map_types, program_types, attach_types, map_flags or kfuncs.
+    """Return all of ``kind``: helpers, map_types, program_types, attach_types, map_flags or kfuncs.
 
-    Numbers count from 1 in the order of the file; they mean something for the first three.
+    Numbers count from 1 in the order of the file; they have a meaning for the first three kinds.
     """
     rows = [
         (name, release) for release, members in _tables().get(kind, {}).items() for name in members
@@ -47,7 +47,7 @@ def table(kind: str) -> tuple[Known, ...]:
 
 
 def by_number(kind: str, number: int) -> Known | None:
-    """What of ``kind`` has this number; None for one that is not known."""
+    """Return the feature of ``kind`` with this number, or None."""
     rows = table(kind)
     return rows[number - 1] if 0 < number <= len(rows) else None
 
@@ -57,7 +57,7 @@ def _by_name(kind: str) -> dict[str, Known]:
     return {row.name: row for row in table(kind)}
 
 
-#: Sections of libbpf whose attach type is younger than the program type, by their beginning.
+#: Section prefixes of libbpf with an attach type that is newer than the program type.
 _SECTION_ATTACH = (
     ("kprobe.multi", "TRACE_KPROBE_MULTI"),
     ("kretprobe.multi", "TRACE_KPROBE_MULTI"),
@@ -91,7 +91,7 @@ _SECTION_ATTACH = (
 
 
 def attach_type_of(section: str) -> Known | None:
-    """The attach type that a section stands for, of those that came later than programs."""
+    """Return the attach type of a section, if it is newer than the program type, or None."""
     for beginning, name in _SECTION_ATTACH:
         if section.startswith(beginning):
             return by_name("attach_types", name)
@@ -99,11 +99,11 @@ def attach_type_of(section: str) -> Known | None:
 
 
 def by_name(kind: str, name: str) -> Known | None:
-    """What of ``kind`` has this name; helpers with or without ``bpf_``."""
+    """Return the feature of ``kind`` with this name, or None; ``bpf_`` may be omitted."""
     rows = _by_name(kind)
     return rows.get(name) or rows.get(name.removeprefix("bpf_"))
 
 
 def names(kind: str) -> list[str]:
-    """All names of ``kind``."""
+    """Return all names of ``kind``."""
     return [row.name for row in table(kind)]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A limit on the time that explaining a log takes.
+"""Limit the time for explaining a log.
 
-Each pattern takes little time on each line (``tests/unit/test_patterns.py``), but a log of 50 MB
-may have millions of lines, each different and each similar to what many rules look for.
+Each pattern takes little time on each line (``tests/unit/test_patterns.py``). But a log of 50 MB
+can have millions of different lines that resemble the texts of many rules.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ __all__ = ["LimitedLines", "Lines", "PartlyReadError", "TimeLimit"]
 
 
 class PartlyReadError(DataError):
-    """The time was over before the end of the log."""
+    """The time limit was reached before the end of the log."""
 
 
-#: Bytes between two looks at the clock, and those that a line counts for besides its own.
+#: Number of bytes between two checks of the clock, and the bytes added for each line.
 _STEP, _LINE = 16384, 256
 
 
 class Lines(Protocol):
-    """What lines are read from: a binary file, say."""
+    """A source of lines, such as a binary file."""
 
     def readline(self, size: int, /) -> bytes:
-        """The next line, no more than ``size`` bytes of it; nothing at the end."""
+        """Return the next line, at most ``size`` bytes; empty at the end."""
 
 
 class TimeLimit:
-    """Seconds of this thread's CPU time from now: waiting for a loader's output does not count.
+    """A limit in seconds of this thread's CPU time: waiting for a loader does not count.
 
-    ``stopped``: whether anything was left out because the time was over.
+    ``stopped``: some work was skipped because of the limit.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -42,18 +42,18 @@ class TimeLimit:
         self.stopped = False
 
     def extend(self, seconds: float) -> None:
-        """Allow ``seconds`` from now, in place of what is left."""
+        """Set the limit to ``seconds`` from now."""
         self._end = thread_time() + seconds
 
     def stop(self) -> bool:
-        """Whether the time is over, for one who leaves the rest out then."""
+        """Return True if the time is over; the caller must then skip the rest."""
         if thread_time() < self._end:
             return False
         self.stopped = True
         return True
 
     def error(self, lines: LimitedLines) -> PartlyReadError:
-        """An error with the part of the log that was read until the time was over."""
+        """Return an error with the part of the log that was read within the limit."""
         return PartlyReadError(
             f"explain stopped after {self._seconds:.0f} s of CPU time:"
             f" it read {lines.bytes / 1e6:.1f} MB ({lines.count:,} lines) of the log,"
@@ -63,7 +63,7 @@ class TimeLimit:
 
 
 class LimitedLines:
-    """Lines of a stream, which ends when a time limit is over; counts what it read."""
+    """Lines of a stream that ends at a time limit; counts lines and bytes."""
 
     def __init__(self, stream: Lines, limit: TimeLimit) -> None:
         self._readline = stream.readline
@@ -72,8 +72,8 @@ class LimitedLines:
         self.bytes = self.count = 0
 
     def readline(self, size: int, /) -> bytes:
-        """The next line, no more than ``size`` bytes of it; nothing at the end."""
-        # a look at the clock for each line would cost more than reading an empty one
+        """Return the next line, at most ``size`` bytes; empty at the end."""
+        # Checking the clock for each line would take longer than reading an empty line.
         if self._unchecked > _STEP:
             if self._limit.stop():
                 return b""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Load one object on the running kernel, each of its parts by itself, and say what became of it.
+"""Load an object on the running kernel, each part by itself, and report the result of each.
 
-libbpf loads an object as a whole and gives up at the first thing that is refused. Here externs
-that the kernel lacks are made weak in a copy of the object, maps that it refuses are left out, and
-programs are loaded alone where they do not load together; so one failure hides no other.
+libbpf loads an object as a whole and stops at the first failure. So this module makes missing
+externs weak in a copy of the object, omits rejected maps, and loads programs alone if they do not
+load together. Then no failure hides another.
 """
 
 from __future__ import annotations
@@ -52,20 +52,21 @@ from retsnoop_py.value import Value
 
 __all__ = ["TrialRequest", "try_object"]
 
-#: Bytes of a log that is to have all of the way. A kernel refuses a program whose log is longer.
+#: Size in bytes of a buffer for a full log. The kernel rejects a program if its log does not fit.
 _LARGE_LOG = 16 << 20
-#: Instructions followed that no log has room for.
+#: Number of instructions that no log buffer has room for.
 _TOO_MANY_TO_LOG = 150_000
-#: Programs that are loaded together at most: each has a log of its own meanwhile.
+#: Maximum number of programs per load. Each program has its own log buffer.
 _TOGETHER = 64
-#: Loads of all programs of an object that has thousands.
+#: Maximum number of loads for an object with thousands of programs.
 _MOST_LOADS = 16
-#: Seconds of a refusal after which the program is not followed a second time to write it down:
-#: writing takes five times as long.
+#: After a rejection that took more seconds, no second load writes the full log, because writing
+#: takes five times as long.
 _PATIENCE = 3.0
-#: How long, and how much, the way is written down of a program that is too large to follow.
+#: Seconds and bytes for the log of a program that is too large to follow.
 _PART_SECONDS, _PART_LOG = 1.0, 1 << 20
-#: Logs are cut at their ends before this Linux, and at their beginnings, if not FIXED, since then.
+#: Older versions of Linux drop the end of a log. Newer ones drop the beginning, unless FIXED is
+#: set.
 _FIXED_SINCE = (6, 4)
 _MAX_KEPT_LOG = 1 << 20
 
@@ -78,11 +79,11 @@ _PROG = re.compile(r"prog '([^']+)'")
 _REFUSED = re.compile(r"prog '([^']+)': (?:BPF program load failed|failed to load)")
 _MAP = re.compile(r"map '([^']+)': failed to create")
 _PROCESSED = re.compile(r"^processed (\d+) insns", re.MULTILINE)
-#: Characters of a log's end in which that is looked for.
+#: Number of characters at the end of a log in which the count is searched.
 _ENDING = 4096
 _TABLE_REASONS = ("struct-ops-missing", "struct-ops-member", "map-flags")
 _TABLE = re.compile(r"struct_ops init_kern: struct (\w+) is not found in kernel BTF")
-#: Which table has a member that the kernel's struct does not have.
+#: The struct_ops map with a member that the kernel's struct lacks.
 _MEMBER = re.compile(r"struct_ops init_kern (\w+)(?: func ptr \w+)?: ")
 
 _NOTHING = Explanation(
@@ -103,25 +104,25 @@ Verdict = Literal["ok", "refused", "blocked", "unattached"]
 
 
 class TrialRequest(Value):
-    """What to load and how. Without names, all programs and maps count."""
+    """What to load, and how. Without names: all programs and maps."""
 
     kernel: str
     programs: tuple[str, ...] = ()
     maps: tuple[str, ...] = ()
     attach: bool = False
-    #: Objects with programs that those of others replace functions of (freplace).
+    #: Objects with programs that other programs replace in part (freplace).
     beside: tuple[Path, ...] = ()
     keep_logs: bool = False
-    #: Nothing but these, by kind and name, and what they stand on: what failed is tried once more.
+    #: Only these parts (kind and name) and their prerequisites: a second attempt for failures.
     only: tuple[tuple[str, str], ...] | None = None
-    #: The folder with the sources of the objects.
+    #: The folder with the source files of the objects.
     source: Path | None = None
 
 
 def try_object(path: Path, shape: Shape, request: TrialRequest) -> Iterator[LoadResult]:
-    """Results in the order of the phases: the object, its BTF, externs, maps, programs.
+    """Yield results in the order of the phases: object, BTF, externs, maps, programs.
 
-    Raises OSError where the file cannot be read.
+    Raise OSError if the file cannot be read.
     """
     start_log(0)
     take_log()
@@ -138,14 +139,14 @@ def try_object(path: Path, shape: Shape, request: TrialRequest) -> Iterator[Load
     with Copy(path, target) as copy, Replaced(request.beside) as replaced:
         try:
             yield from _Trial(copy, target, shape, request, base, replaced).results()
-        except DataError as error:  # of parts that are read only when they are needed
+        except DataError as error:  # an error in parts that are read only when needed
             why = Explanation("elf", "Object File: Not a BPF object", error.message, _DAMAGED)
             yield _with(base, "object", "refused", "", why=why, shape=shape.name)
 
 
 @functools.cache
 def _kernel_btf() -> Btf | None:
-    """That of the running kernel, which is taken apart once for all objects."""
+    """Return the running kernel's BTF, parsed once for all objects, or None."""
     try:
         return Btf(Path("/sys/kernel/btf/vmlinux").read_bytes())
     except (OSError, DataError):
@@ -179,7 +180,7 @@ def _with(
 
 
 class _Trial:
-    """One object, in one shape, on this kernel."""
+    """The trial of an object, in one shape, on this kernel."""
 
     def __init__(
         self,
@@ -201,14 +202,14 @@ class _Trial:
         self._why = Refusals(copy.path, target, self._release)
         self._refused_maps: dict[str, Explanation] = {}
         self._refused_externs: dict[str, Explanation] = {}
-        #: The programs of each table of functions, in its order.
+        #: For each struct_ops map, its programs in order.
         self._tables: dict[str, tuple[str, ...]] = {}
 
     def _result(self, kind: Kind, verdict: Verdict, name: str = "", **fields: Any) -> LoadResult:
         return _with(self._base, kind, verdict, name, shape=self._shape.name, **fields)
 
     def results(self) -> Iterator[LoadResult]:
-        """All of them."""
+        """Yield all results."""
         try:
             with BpfObject(self._copy.path) as opened:
                 listed = opened.programs()
@@ -244,7 +245,7 @@ class _Trial:
         return not wanted or program in wanted
 
     def _attached(self, loaded: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-        """Those of ``loaded`` that are to be attached as well, by themselves."""
+        """Return the ``loaded`` programs that must also be attached, by themselves."""
         return [
             row
             for row in loaded
@@ -255,10 +256,10 @@ class _Trial:
         only = self._request.only
         return self._request.attach if only is None else ("attach", name) in only
 
-    # -- what programs stand on: BTF, externs, maps --
+    # -- prerequisites of programs: BTF, externs, maps --
 
     def _ground(self, maps: Sequence[str]) -> Iterator[LoadResult]:
-        """Take away what is refused until the rest can be made."""
+        """Remove rejected parts until the rest loads; yield a result for each."""
         self._broken = False
         told_btf = False
         for _ in range(2 * len(maps) + len(self._target.strong_externs()) + 2):
@@ -273,7 +274,7 @@ class _Trial:
             if self._without_stand_in(attempt):
                 continue
             if self._failed_table_program(attempt):
-                break  # all maps are there, and programs are looked at one by one
+                break  # all maps exist, and programs are loaded one by one later
             if unread := self._without_kconfig(attempt):
                 yield from unread
                 continue
@@ -297,7 +298,7 @@ class _Trial:
         return not self._request.maps or name in self._request.maps
 
     def _without_kconfig(self, attempt: Attempt) -> list[LoadResult]:
-        """Do without the kernel's configuration where it cannot be read."""
+        """Continue without the kernel's configuration if it cannot be read."""
         from msgspec.structs import replace
 
         asked = self._target.kconfig()
@@ -319,16 +320,16 @@ class _Trial:
         ]
 
     def _failed_table_program(self, attempt: Attempt) -> str:
-        """The program of a table of functions that the load ended with; empty if none.
+        """Return the struct_ops program at which the load failed, or an empty string.
 
-        libbpf loads all programs of a table that is created, whatever is asked of it.
+        libbpf loads all programs of a struct_ops map if the map is created.
         """
         named = _REFUSED.findall(attempt.said)
         section = self._why.sections.get(named[-1], "") if named else ""
         return named[-1] if section.startswith("struct_ops") else ""
 
     def _without_stand_in(self, attempt: Attempt) -> bool:
-        """Do without one that is refused with one entry, too."""
+        """Omit a map that the kernel rejects even with one entry."""
         refused = {name for name in _MAP.findall(attempt.said) if name in self._loader.unsized_maps}
         self._loader.unsized_maps -= refused
         return bool(refused)
@@ -377,10 +378,11 @@ class _Trial:
     # -- programs --
 
     def _programs(self, chosen: Sequence[tuple[str, str]]) -> Iterator[LoadResult]:
-        """Load them together, time and again with what comes behind the one that was refused."""
+        """Load the programs together; after a failure, load the programs that follow it."""
         yield from self._without_target(chosen)
         chosen = [row for row in chosen if self._has_target(row[1])]
-        # each load opens the whole object: of very many programs more at a time, with short logs
+        # Each load opens the whole object, so very many programs share larger loads with short
+        # logs.
         many = len(chosen) // _MOST_LOADS
         together, level = (_TOGETHER, None) if many <= _TOGETHER else (many, STATS)
         all_loaded: set[str] = set()
@@ -420,7 +422,7 @@ class _Trial:
 
     @staticmethod
     def _failed_at(rest: Sequence[tuple[str, str]], attempt: Attempt) -> int:
-        """Which program the load ended with; -1 where libbpf does not tell, or not surely."""
+        """Return the index of the program at which the load failed; -1 if uncertain."""
         named = _PROG.findall(attempt.said)
         names = [name for name, _ in rest]
         at = names.index(named[-1]) if named and named[-1] in names else -1
@@ -449,7 +451,7 @@ class _Trial:
     def _alone(
         self, row: tuple[str, str], attempt: Attempt, loaded: list[tuple[str, str]]
     ) -> Iterator[LoadResult]:
-        """Say why it is refused, from a second load with a whole log."""
+        """Yield the reason of a rejection, from a second load with a full log."""
         name, section = row
         if not attempt.error:
             yield from self._loaded(row, attempt, loaded)
@@ -482,7 +484,7 @@ class _Trial:
         )
 
     def _is_worth_a_log(self, name: str, log: ProgramLog, attempt: Attempt) -> bool:
-        """Whether the way to the refusal is to be written down, in one more load."""
+        """Return True if the path to the rejection is worth another load with a full log."""
         if attempt.levels.get(name) == FULL or not log.said:
             return False
         is_long = log.processed is not None and log.processed > _TOO_MANY_TO_LOG
@@ -490,7 +492,7 @@ class _Trial:
 
     @staticmethod
     def _is_too_large(log: ProgramLog, attempt: Attempt) -> bool:
-        """Whether it was followed until the verifier had enough, and not written down where."""
+        """Return True if the verifier reached its limit and the log has no path."""
         return attempt.error == errno.E2BIG and bool(log.said) and not log.path.visits
 
     def _program_reason(
@@ -503,7 +505,7 @@ class _Trial:
             for one, why in self._refused_externs.items()
             if why.id == "ksym-missing" and one in self._target.externs_of(name)
         ]
-        if missing:  # which is 0 here, and what the verifier says is about that
+        if missing:  # The symbol is 0 here, and the verifier's message is about this value.
             return self._why.placed(self._refused_externs[missing[0]], name), "blocked"
         why = self._why.of_program(name, log, attempt.said, attempt.error)
         if why.id == "unresolved-map" and self._refused_maps:
@@ -515,7 +517,7 @@ class _Trial:
         return why, "refused"
 
     def _attach(self, rows: Sequence[tuple[str, str]]) -> Iterator[LoadResult]:
-        """Load what loads once more, and attach each of it."""
+        """Load the loadable programs again, and attach each one."""
         attempt = self._loader.load([name for name, _ in rows], attach=True)
         for name, section in rows:
             missing = Attached(attempt.error, attempt.said, attempt.span)
@@ -537,7 +539,7 @@ class _Trial:
                 )
 
     def _register(self, chosen: set[str], loaded: set[str]) -> Iterator[LoadResult]:
-        """Attach each table of functions whose programs are all ``chosen``, and take it off."""
+        """Attach and detach each struct_ops map if all of its programs are ``chosen``."""
         for table, functions in self._tables.items():
             whole = bool(functions) and chosen.issuperset(functions)
             if not whole or table in self._refused_maps or not self._is_to_attach(table):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What may be behind what a loader says has failed, where it does not say why.
+"""Explain a failure for which a loader gives no reason.
 
-Either its process ended in a way that says enough (a signal, a command that is not there, a time that was up), or
-what it tried can fail for a few reasons, which are listed, the likeliest first.
+Either the end of the loader's process is informative (a signal, a missing command, a timeout). Or
+the failed operation has a few possible causes, which are listed with the likely ones first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ASK = (
 )
 _LOAD = f"{_ASK} `retsnoop-py load OBJECT`, as root, shows the cause."
 
-#: How a process ends: a pattern, an id, what it means, what to do.
+#: Ends of a process: a pattern, an id, the meaning, the advice.
 _ENDS: tuple[tuple[str, str, str, str], ...] = (
     (
         r"exit (?:status|code):? 127\b|(?:sh|bash)\W.*: (?:command )?not found|executable file not found",
@@ -71,13 +71,16 @@ _BY_END = [(re.compile(row[0]), row) for row in _ENDS]
 
 _PROGRAM = r"(?:(?<!_)e?bpf|prog(?:ram)?s?|objects?|obj|skel(?:eton)?s?|collections?|modules?|bytecode|(?:[ku](?:ret)?)?probes?|tracepoints?|sensors?|tracers?|filters?|hooks?|code|filler|schedulers?)"
 _FAILS = r"(?:fail\w{0,20}(?: to| in)?|can ?n[o']t|can't|could ?n[o']t|couldn't|cannot|unable to|error(?: while| when| in)?|unsuccessful\w{0,20}|problem)"
-#: Repeats have a bound here: several without one would try each part of a line with each other.
+#: Repeats have a limit: several unlimited ones would try each part of a line with each other part.
 _ANY_NAME = r"[\w.-]{1,60}"
 
 
 def _of(verb: str, noun: str) -> str:
-    """A failure of ``verb`` on ``noun``: "failed to VERB the NOUN", "NOUN VERB failed", "error VERBing NOUN"."""
-    begins, ends = r"(?<![a-zA-Z])", r"(?![a-zA-Z])"  # a function's name is words, too
+    """Return a pattern for a failure of ``verb`` on ``noun``, in several word orders.
+
+    Examples: "failed to VERB the NOUN", "NOUN VERB failed", "error VERBing NOUN".
+    """
+    begins, ends = r"(?<![a-zA-Z])", r"(?![a-zA-Z])"  # a function's name contains words, too
     verb, noun = f"{begins}{verb}", f"{begins}{noun}{ends}"
     return (
         rf"{_FAILS}[^:]{{0,30}}?{verb}\w{{0,20}}(?:[^:]{{0,60}}?{noun})|{noun}[^:]{{0,40}}?{verb}\w{{0,20}}\W+(?:\w+ )?{_FAILS}"
@@ -87,7 +90,7 @@ def _of(verb: str, noun: str) -> str:
     )
 
 
-#: What says of itself what it is, whatever was tried.
+#: Messages that name their cause, for any operation.
 _CAUSES: tuple[tuple[str, str, str], ...] = (
     (
         r"\b(?:need|must|should|ha[sv])\w* (?:to )?(?:be )?(?:set|specif|configur|provid|enabl|defin)|\bnot configured\b|config\w*\W+(?:is )?(?:error|invalid|missing)|invalid config|no \w+ (?:specified|configured|provided)",
@@ -114,7 +117,7 @@ _CAUSES = (
         " root, shows what it refuses.",
     ),
 )
-#: What is tried, and why that may fail.
+#: Operations, and their possible causes of failure.
 _TRIED: tuple[tuple[str, str, str], ...] = (
     (
         _of(r"(?:detach|unload|clos|destroy|clean|unpin|remov|delet|unregist|stop)", _ANY_NAME),
@@ -232,25 +235,26 @@ _BY_TRY = [(re.compile(row[0], re.IGNORECASE), row) for row in _TRIED]
 
 
 def explain_end(line: str) -> Explanation | None:
-    """What ``line`` says of how a process ended; None if nothing."""
+    """Return the meaning of a process's end in ``line``, or None."""
     for pattern, (_, id_, means, step) in _BY_END:
         if pattern.search(line):
             return about_line(id_, _ENDED, f"The loader says: {quoted(line)}. {means}", step, line)
     return None
 
 
-#: Characters of a line that are looked at, from its end: the patterns try each place with each other.
+#: Number of characters that are searched, from the end of a line: the patterns compare all
+#: positions.
 _MOST_READ = 600
 
 
-#: Files, whose names have words in them.
+#: Files, whose names contain words.
 _NAMES = re.compile(r"(?<![\w/.-])(?:/[\w.+-]+){2,}|[\w+-]+\.(?:bpf\.)?o\b")
 
 
 def explain_untold(line: str) -> Explanation | None:
-    """Why what ``line`` says was tried may have failed; None where it names nothing that is tried.
+    """Explain the operation that failed in ``line``; None if the line names none.
 
-    Of several things that it names the first counts: what follows is how, or what for.
+    If the line names several operations, the first one counts: the others are its means or purpose.
     """
     text = _NAMES.sub("it", line[-_MOST_READ:])
     row = next((row for pattern, row in _BY_CAUSE if pattern.search(text)), None)

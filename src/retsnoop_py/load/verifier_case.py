@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A refused program: its log, the reason's rule, and what both say of registers and calls."""
+"""A rejected program: its log, the matching rule, and facts about registers and calls."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __all__ = [
     "origin_of",
 ]
 
-#: What is called, where the log does not tell.
+#: The name of a called function that the log does not name.
 UNNAMED = "this call"
 
 
-#: What loaders write around a message of one line.
+#: Text that loaders put around a one-line message.
 AROUND = re.compile(
     r"^.*\bload program: (?:[a-z ]+: )?|^.*Verifier output: | \(\d+ line\(s\) omitted\)$"
 )
@@ -40,7 +40,7 @@ CALLED = re.compile(r"call (?:(\w+)#(-?\d+)|(\d+)|(\w+))")
 
 
 class Case:
-    """One refusal while it is looked at: the log, what was found in it, what follows."""
+    """A rejection: the log, the matching rule, and the derived facts."""
 
     def __init__(
         self, log: ProgramLog, rule: Rule, found: re.Match[str], target: ObjectFile | None
@@ -56,11 +56,11 @@ class Case:
         self.state = register_state(log, self.register) if self.register >= 0 else ""
 
     def first(self, *names: str) -> str:
-        """The first of these groups that found something."""
+        """Return the text of the first group of ``names`` that matched, or an empty string."""
         return next((self.found[name] for name in names if name in self.found), "")
 
     def _said_register(self) -> str:
-        """The register of a message of two lines, where only the other one names it."""
+        """Return the register of a message of two lines, if only the other line names it."""
         for line in reversed(self.log.said[-3:]):
             if named := re.match(r"R(\d+) ", line):
                 return named[1]
@@ -68,10 +68,10 @@ class Case:
 
     @property
     def words(self) -> str:
-        """The last line the verifier said that has a reason in it.
+        """Return the verifier's last line that matches the rule.
 
-        Of the last two it is the first: a check that fails says why, and who asked for it that it
-        failed.
+        Among the last two lines, the first one counts: it has the reason, and the second one only
+        reports that the caller's check failed.
         """
         for line in [*self.log.said[-2:], *reversed(self.log.said)]:
             if self.rule.pattern.search(line):
@@ -80,14 +80,14 @@ class Case:
 
 
 class Facts(dict[str, str]):
-    """What is not known stands as ``?`` in a text, which is no reason to lose the rest."""
+    """Facts for a text. An unknown fact becomes ``?``, so the rest of the text stays."""
 
     def __missing__(self, key: str) -> str:
         return "?"
 
 
 def origin_of(insn: Insn | None) -> str:
-    """Where a value comes from, in words."""
+    """Return the origin of a value, in words."""
     if insn is None:
         return ""
     found = CALLED.match(insn.text)
@@ -100,7 +100,7 @@ def origin_of(insn: Insn | None) -> str:
 
 
 def callee(insn: Insn | None) -> str:
-    """The name of what an instruction calls, also where a kernel prints the number only."""
+    """Return the name of the called function, even if the kernel printed only its number."""
     found = CALLED.match(insn.text) if insn else None
     if not found:
         return UNNAMED
@@ -110,13 +110,13 @@ def callee(insn: Insn | None) -> str:
 
 
 def helper_name(number: int) -> str:
-    """The helper's name by its number: ``bpf_strncmp``; its number where it is not known."""
+    """Return the helper's name by number, such as ``bpf_strncmp``, or ``helper NUMBER``."""
     known = since.by_number("helpers", number)
     return f"bpf_{known.name}" if known else f"helper {number}"
 
 
 def at_insn(insn: Insn | None) -> str:
-    """Where it stands: in the source, if the log has that."""
+    """Return the location of an instruction: in the source if the log has it."""
     if insn is None:
         return ""
     if insn.source and insn.source.line:
@@ -125,5 +125,5 @@ def at_insn(insn: Insn | None) -> str:
 
 
 def in_bytes(size: str) -> str:
-    """A number of bytes in words."""
+    """Return a number of bytes in words."""
     return "1 byte" if size == "1" else f"{size} bytes"

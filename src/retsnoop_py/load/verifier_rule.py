@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""One reason of the verifier's, and the categories that Linux 7.3 has for them."""
+"""A rule for verifier messages, and the categories of Linux 7.3."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = [
 
 
 class Rule(Value):
-    """One reason. ``pattern`` finds it, its named groups stand in ``reason`` and ``suggestion``.
+    """A rule. ``pattern`` finds the message; its named groups fill ``reason`` and ``suggestion``.
 
-    Group ``r`` is the register that is refused, as a number. Behind the groups the texts may
-    name ``state`` (what the verifier knows of that register), ``made`` (where its value comes
-    from) and what :mod:`retsnoop_py.load.diagnose` adds for this rule.
+    Group ``r`` is the number of the rejected register. The texts may also contain ``state`` (the
+    verifier's state of that register), ``made`` (the origin of its value) and the facts that
+    :mod:`retsnoop_py.load.diagnose` adds for this rule.
     """
 
     id: str
@@ -49,7 +49,7 @@ SUPPORT = "Kernel Support"
 
 
 def define(id_: str, category: str, title: str, pattern: str, reason: str, suggestion: str) -> Rule:
-    """A rule, as the tables write it."""
+    """Return a rule, for the tables."""
     return Rule(id_, category, title, re.compile(pattern), reason, suggestion)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the verifier says when it refuses a program, in the words of all kernels, and what it means.
+"""The verifier's messages about rejected programs, in the words of all kernels, with explanations.
 
-Categories and titles are those of Linux 7.3, which explains a part of its messages itself. The
-order is that in which messages are looked for: the particular before the general.
+Categories and titles are those of Linux 7.3, which explains some of its messages itself. Rules are
+matched in this order: specific rules before general rules.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from retsnoop_py.load.verifier_rule import Rule, define
 __all__ = ["NO_CONTEXT_TYPE", "RULES", "Rule", "rule"]
 
 RULES: tuple[Rule, ...] = (*PROGRAM_RULES, *ACCESS_RULES)
-#: What "global-argument" means where the kernel says before it that it knows no context.
+#: The meaning of "global-argument" if an earlier message reports an unknown context type.
 NO_CONTEXT_TYPE = define(
     "kernel-btf",
     "Environment",
@@ -31,7 +31,7 @@ NO_CONTEXT_TYPE = define(
 
 
 def rule(id_: str) -> Rule:
-    """The rule of this id; KeyError where there is none."""
+    """Return the rule with this id; raise KeyError if it does not exist."""
     for one in RULES:
         if one.id == id_:
             return one

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is left to say of a loader's words that no rule knows.
+"""Explain a loader's message that matches no rule.
 
-They complain of something: it is missing, not supported, taken or forbidden. What that is stands beside it:
-the noun that is nearest. Where there is no such word, an errno still says what the kernel minded.
+The message reports that something is missing, not supported, in use or forbidden. The nearest noun
+in the message names the thing. Without such a word, the errno still describes the kernel's
+objection.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from retsnoop_py.load.untold_rules import explain_end, explain_untold
 
 __all__ = ["explain_words", "is_understood"]
 
-#: Of these an errno alone says what it is about, whoever says it.
+#: Errno values with the same meaning for every operation.
 _TELLING = ("EPERM", "ENOMEM", "ENOSYS", "EOPNOTSUPP")
 _NO_ACCESS = ("rights", RIGHTS_TITLE, EPERM_TEXT, EPERM_STEP)
 _NO_ACCESS_TO_LOAD = (
@@ -55,14 +56,14 @@ _TRACE_PERF = (
 )
 
 _UNKNOWN = "Loader: Unknown message"
-#: Where not even what was tried is known.
+#: Used if the message does not even name the operation.
 _MOSTLY = (
     " The meaning of this message is unknown. Usual causes: missing privileges (root, CAP_BPF, a"
     " container's profile, kernel lockdown), a kernel that is too old or was built without BTF or"
     " the traced feature, a file system that is not mounted (tracefs, bpffs, cgroup2), or the"
     " verifier."
 )
-#: What an errno means of whatever it was that failed.
+#: Meaning of an errno for any operation.
 _MEANS = {
     "E2BIG": "more was passed than the kernel takes: a list that is full, attributes of a later kernel, a program"
     " that is too long",
@@ -151,7 +152,7 @@ _NO_NAME: Row = (
     "`bpftool btf dump file OBJECT` and `llvm-objdump -h OBJECT` list the contents. Compile again"
     " if the sources have changed.",
 )
-#: What a program is attached to: of these "already" means that the place is taken.
+#: Targets of an attachment. With these words, "already" means that the target is in use.
 _HOOK = re.compile(
     r"attach|\bhook|\bsched|\bxdp|\btcx?\b|qdisc|interface|\blink|trace_pipe|\bqueue|\b[ku](?:ret)?probe|event\b|trac|dispatcher"
     r"|\bin use\b|\bbusy\b",
@@ -161,7 +162,7 @@ _NO_HOOK = re.compile(
     r"\b(?:pid ?file|lock|sockets?|port|container|sensor|handle|director\w*|polic\w+|specified|defined|deleted)\b",
     re.IGNORECASE,
 )
-#: Characters before "already" that say of what it is said.
+#: Number of characters before "already" in which the subject is searched.
 _NEAR = 80
 _ALREADY: Row = (
     "loader-words",
@@ -178,7 +179,7 @@ _NOT_ATTACHED: Row = (
     " CAP_NET_ADMIN and CAP_BPF, and CONFIG_CGROUP_BPF. `bpftool cgroup tree` lists the attached"
     " programs.",
 )
-#: What is missing, by the noun beside it.
+#: The missing thing, by the nearest noun.
 _NOUNS: tuple[tuple[str, Row], ...] = (
     (r"tracefs|debugfs|/tracing\b|/debug\b", _NO_TRACEFS),
     (r"bpffs|/sys/fs/bpf|bpf ?fs\b|BPF file ?system|\bpin(?:ned|path)?\b", _NO_BPFFS),
@@ -200,9 +201,9 @@ _NOUNS: tuple[tuple[str, Row], ...] = (
     (r"\b(?:programs?|progs?|maps?|sections?|SEC)\b", _NO_NAME),
     (r"\bfiles?\b|\bpath\b|director(?:y|ies)|\.b?p?f?\.?o\b", NO_FILE),
 )
-#: Of these it is known what it takes to have them.
+#: Nouns with a known requirement.
 _PLACES = tuple(row for row in _NOUNS if row[1] in (_NO_TRACEFS, _NO_BPFFS, NO_CGROUP, NO_COUNTER))
-#: What is not as it should be, by the noun beside it.
+#: The invalid thing, by the nearest noun.
 _FORMS: tuple[tuple[str, Row], ...] = (
     (
         r"\b(?:json|ya?ml|toml|config(?:uration)?|settings?|manifest|arguments?|options?|flags?|parameters?)\b",
@@ -247,7 +248,7 @@ _FORM = re.compile(
 _PLACE = re.compile(
     "|".join(f"(?P<n{at}>{words})" for at, (words, _) in enumerate(_PLACES)), re.IGNORECASE
 )
-#: A file, whatever it is said to be.
+#: A file's path.
 _PATH = re.compile(r"(?<![\w/.-])\.{0,2}(?:/[\w.+-]+){2,}|[\w+-]+\.(?:bpf\.)?o\b")
 _NOUN = re.compile(
     "|".join(f"(?P<n{at}>{words})" for at, (words, _) in enumerate(_NOUNS)), re.IGNORECASE
@@ -255,9 +256,9 @@ _NOUN = re.compile(
 
 
 def explain_words(line: str, errno: str, of_bpf: bool = True) -> Explanation:
-    """Of a loader's words that no rule knows: what they complain of, or what their errno means.
+    """Explain a loader's message that matches no rule, by its complaint or its errno.
 
-    ``of_bpf``: whether they are about BPF at all; else it is no more than what the errno stands for.
+    ``of_bpf``: the message is about BPF; otherwise only the errno is explained.
     """
     said = quoted(line)
     if (ended := explain_end(line)) is not None and (not errno or ended.id in ("elf", "crashed")):
@@ -295,17 +296,17 @@ def explain_words(line: str, errno: str, of_bpf: bool = True) -> Explanation:
 
 
 def is_understood(line: str) -> bool:
-    """Whether ``line``, which has no errno, says what it complains of, or what was tried."""
+    """Return True if ``line``, which has no errno, names its complaint or the operation."""
     return explain_words(line, "").title != _UNKNOWN
 
 
 def _trace(line: str) -> str:
-    """How the kernel itself is asked, by the system call that ``line`` names."""
+    """Return advice to trace the kernel, for the system call that ``line`` names."""
     return _TRACE_PERF if "perf_event_open" in line else _TRACE
 
 
 def _complaint(line: str) -> Row | None:
-    """What ``line`` complains of last, by the noun that is nearest to it; None if of nothing."""
+    """Return the row for the last complaint in ``line``, by the nearest noun; None if none."""
     found = None
     for found in _COMPLAINT.finditer(line):  # noqa: B007 - the last one
         pass

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What options mean, on the command line and in Python: from words to settings."""
+"""Convert options to settings, for the command line and for Python."""

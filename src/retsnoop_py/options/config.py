@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""``-C GROUP.KEY=VALUE`` and ``--config-help``: settings too rare for an option of their own."""
+"""``-C GROUP.KEY=VALUE`` and ``--config-help``: settings that rarely need an option."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _INT_MAX = 2**31 - 1
 
 
 class Config(Value):
-    """Everything ``-C`` can say. ``symbolize`` is None unless given, ``named`` the keys given."""
+    """All settings of ``-C``. ``symbolize`` is None unless given; ``named``: the given keys."""
 
     bpf: BpfSettings = BpfSettings()
     stacks: StackSettings = StackSettings()
@@ -39,14 +39,14 @@ class Config(Value):
 
     @property
     def given(self) -> dict[str, Any]:
-        """What was given, by its place in :class:`~retsnoop_py.settings.Settings`."""
+        """Return the given values, by their place in :class:`~retsnoop_py.settings.Settings`."""
         return {key.place: at(self, key.place) for key in KEYS if key.name in self.named}
 
 
 class Key(Value):
-    """One setting: its name, its help, its place in the settings, and how its text is read.
+    """A setting: its name, help and place in the settings, and the reader of its text.
 
-    ``read`` raises :class:`ValueError` with what was expected.
+    ``read`` raises :class:`ValueError` with a description of valid values.
     """
 
     name: str
@@ -55,15 +55,15 @@ class Key(Value):
     read: Callable[[str], object]
 
 
-#: What of ``-C`` concerns what is shown, so that it can be changed at replay.
+#: Settings of ``-C`` that affect only the output, so a replay can change them.
 _SHOWN = ("stacks.", "fmt.", "args.fmt-", "args.capture-raw-ptrs")
 _SHOWN_TEXT = "stacks.*, fmt.*, args.fmt-* and args.capture-raw-ptrs"
 
 
 def parse(values: Sequence[str], *, replay: bool = False) -> Config:
-    """Read the values of all ``-C`` in order.
+    """Return the settings of all ``-C``, read in order.
 
-    ``replay``: only those that concern what is shown. Raises :class:`UsageError`.
+    ``replay``: accept only settings that affect the output. Raise :class:`UsageError`.
     """
     config = Config()
     for text in values:
@@ -84,7 +84,7 @@ def parse(values: Sequence[str], *, replay: bool = False) -> Config:
 
 
 def help_text() -> str:
-    """What ``--config-help`` prints."""
+    """Return the text of ``--config-help``."""
     lines = [
         "Settings for -C GROUP.KEY=VALUE (-C may be given several times).",
         "Booleans are true/y/1 and false/n/0.",
@@ -96,7 +96,7 @@ def help_text() -> str:
 
 
 def _split(text: str) -> tuple[Key, str]:
-    """Find the key of ``GROUP.KEY=VALUE``."""
+    """Return the key and the value of ``GROUP.KEY=VALUE``."""
     name, equals, value = text.partition("=")
     group, dot, rest = name.partition(".")
     if not (equals and dot and group and rest):
@@ -113,13 +113,13 @@ def _split(text: str) -> tuple[Key, str]:
 
 
 def at(settings: Any, place: str) -> Any:
-    """What is at ``place``, such as ``stacks.unfiltered``."""
+    """Return the value at ``place``, such as ``stacks.unfiltered``."""
     group, _, field = place.rpartition(".")
     return getattr(getattr(settings, group) if group else settings, field)
 
 
 def put(settings: S, place: str, value: object) -> S:
-    """A copy of ``settings`` with ``value`` at ``place``."""
+    """Return a copy of ``settings`` with ``value`` at ``place``."""
     group, _, field = place.rpartition(".")
     if not group:
         return replace(settings, **{field: value})
@@ -127,7 +127,7 @@ def put(settings: S, place: str, value: object) -> S:
 
 
 def _integer(text: str, low: int = 1, high: int = _INT_MAX) -> int:
-    # int() would also take '1_000', ' 7 ' and digits of other scripts.
+    # int() also accepts '1_000', ' 7 ' and digits of other scripts.
     if not re.fullmatch(r"[0-9]{1,10}", text) or not low <= int(text) <= high:
         raise ValueError(f"a whole number from {low} to {high}")
     return int(text)
@@ -142,7 +142,7 @@ def _boolean(text: str) -> bool:
 
 
 def _choice(text: str, choices: Mapping[str, T]) -> T:
-    """A choice by its whole name in any case, or by its first letter."""
+    """Return the choice for a whole name in any case, or for its first letter."""
     for name, value in choices.items():
         if text.lower() == name or text == name[0]:
             return value

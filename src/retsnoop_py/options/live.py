@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Names of a kernel's functions, files and tracepoints by their beginning, while a person waits.
+"""Complete names of kernel functions, source files and tracepoints while a person waits.
 
-The kernel takes a tenth of a second to write its 200,000 symbols. So what they come to is kept,
-sorted, in the cache: functions for as long as this boot has these modules, source files for as
-long as the kernel is this build. What cannot be kept is read each time.
+The kernel takes a tenth of a second to write its 200,000 symbols. So the sorted names are cached:
+functions as long as the boot and the modules stay the same, source files as long as the kernel's
+build stays the same. Names that cannot be cached are read each time.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = [
     "tracepoints_starting",
 ]
 
-#: Characters below which half the kernel would match.
+#: Minimum number of characters. With fewer, half of the kernel's names would match.
 FEWEST = 2
-#: With their module behind a blank or a tab, in brackets.
+#: Names, followed by a blank or a tab and the module in brackets.
 _TRACEABLE = "sys/kernel/tracing/available_filter_functions"
 _SYMBOLS = "proc/kallsyms"
-#: The padding before a function, and its type, are symbols of their own; so is its unlikely part,
-#: which has ``.cold`` in its name.
+#: Symbols that are not functions: the padding before a function, and its type. A function's
+#: unlikely part has ``.cold`` in its name.
 _NO_FUNCTIONS = ("__pfx_", "__cfi_")
 _EVENTS = "sys/kernel/tracing/available_events"
 #: STB_GLOBAL and STT_FUNC of elf.h.
@@ -39,10 +39,10 @@ _GLOBAL, _FUNC = 1, 2
 
 
 def functions_starting(prefix: str, root: Path = Path("/")) -> list[str]:
-    """Functions whose names start with ``prefix``, ``NAME`` or ``NAME[MODULE]``, sorted.
+    """Return functions with names that start with ``prefix``, sorted: ``NAME`` or ``NAME[MODULE]``.
 
-    Those that can be traced, where tracefs may be read (root); else all that /proc/kallsyms has.
-    None where neither can be read, for fewer than FEWEST characters, and for globs.
+    These are traceable functions if tracefs can be read (root), else all functions of
+    /proc/kallsyms. Empty if neither can be read, for fewer than FEWEST characters, and for globs.
     """
     if len(prefix) < FEWEST or not re.fullmatch(r"[\w.]+", prefix):
         return []
@@ -50,9 +50,9 @@ def functions_starting(prefix: str, root: Path = Path("/")) -> list[str]:
 
 
 def functions(root: Path = Path("/")) -> list[str]:
-    """All functions that can be traced, by their names and modules, sorted.
+    """Return all traceable functions, by name and module, sorted.
 
-    Raises UnavailableError where neither of the kernel's lists can be read.
+    Raise UnavailableError if neither of the kernel's lists can be read.
     """
     found = _names("functions", _boot(root), lambda: _functions(root)).decode().split()
     if not found:
@@ -63,12 +63,12 @@ def functions(root: Path = Path("/")) -> list[str]:
 
 
 def can_tell_traceable(root: Path = Path("/")) -> bool:
-    """Whether the kernel shows which of its functions can be traced."""
+    """Return True if the kernel shows which functions can be traced."""
     return os.access(root / _TRACEABLE, os.R_OK)
 
 
 def _functions(root: Path) -> Iterable[str]:
-    """All of them; none where neither file can be read."""
+    """Return all functions; empty if neither file can be read."""
     found = _listed(root / _TRACEABLE, rb"\n")
     if found is None:
         found = _listed(root / _SYMBOLS, rb" [tTwW] ")
@@ -77,14 +77,14 @@ def _functions(root: Path) -> Iterable[str]:
 
 
 def _listed(path: Path, before: bytes) -> set[str] | None:
-    """What the file's lines name behind ``before``; None if it cannot be read."""
+    """Return the names that follow ``before`` in the file; None if it cannot be read."""
     try:
         text = path.read_bytes()
     except OSError:
         return None
-    # it begins with a character and not with a line's start: eight times as fast
+    # Starting with a character instead of a line's start is eight times as fast.
     line = re.compile(before + rb"([^\s]+)(?:\s\[(\w+)\])?(?=\n)")
-    # BPF programs have their names in kallsyms as well
+    # kallsyms also has the names of BPF programs.
     return {
         name.decode(errors="replace") + (f"[{module.decode()}]" if module else "")
         for name, module in line.findall(b"\n" + text)
@@ -93,10 +93,10 @@ def _listed(path: Path, before: bytes) -> set[str] | None:
 
 
 def source_files_starting(prefix: str, root: Path = Path("/")) -> list[str]:
-    """Source files of the running kernel whose paths start with ``prefix``, sorted.
+    """Return source files of the running kernel with paths that start with ``prefix``, sorted.
 
-    The first time the kernel's debug information is read, which takes about a second; none where
-    it is not on this machine: no server is asked.
+    The first call reads the kernel's debug information, in about a second. Empty if this machine
+    does not have it: no server is used.
     """
     if not re.fullmatch(r"[\w./+-]*", prefix):
         return []
@@ -114,14 +114,14 @@ def _source_files(root: Path) -> Iterable[str]:
             vmlinux = images.vmlinux()
             units = vmlinux.dwarf.units() if vmlinux else ()
             return {images.paths.relative(one.name, one.comp_dir) for one in units if one.ranges}
-    except RetsnoopError:  # the command itself will tell
+    except RetsnoopError:  # the command itself will report the error
         return ()
 
 
 def kernels() -> list[str]:
-    """Names of the kernels that guests can have, sorted; kept while the files with them are these.
+    """Return names of kernels for guests, sorted; cached until the kernel files change.
 
-    Raises DataError if the user's file is unreadable or wrong.
+    Raise DataError if the user's file is unreadable or invalid.
     """
     return _names("kernels", _catalog(), _kernels).decode().split()
 
@@ -133,7 +133,7 @@ def _kernels() -> Iterable[str]:
 
 
 def tracepoints_starting(prefix: str, root: Path = Path("/")) -> list[str]:
-    """Tracepoints, ``CATEGORY:NAME``, that start with ``prefix``; none without tracefs."""
+    """Return tracepoints, ``CATEGORY:NAME``, that start with ``prefix``; empty without tracefs."""
     try:
         events = (root / _EVENTS).read_text().split()
     except OSError:
@@ -142,9 +142,9 @@ def tracepoints_starting(prefix: str, root: Path = Path("/")) -> list[str]:
 
 
 def files_named(prefix: str, suffix: str) -> list[str]:
-    """Files that start with ``prefix``, which may have folders, and end with ``suffix``.
+    """Return files that start with ``prefix``, including folders, and end with ``suffix``.
 
-    A name that begins with ``-`` would be an option, and gets ``./`` before it.
+    A name that begins with ``-`` gets the prefix ``./``, because it would be an option.
     """
     from glob import escape
 
@@ -156,7 +156,7 @@ def files_named(prefix: str, suffix: str) -> list[str]:
 
 
 def object_symbols(paths: Iterable[str], section: str | None = None) -> list[str]:
-    """The programs of the BPF objects among ``paths``, or what is in ``section``; sorted."""
+    """Return the programs of the BPF objects in ``paths``, or symbols of ``section``, sorted."""
     from retsnoop_py.errors import RetsnoopError
     from retsnoop_py.load.object_file import ObjectFile
 
@@ -165,7 +165,7 @@ def object_symbols(paths: Iterable[str], section: str | None = None) -> list[str
         try:
             told = ObjectFile(Path(path))
         except (OSError, RetsnoopError):
-            continue  # another word, or what the command itself will tell
+            continue  # another word, or an error that the command itself will report
         names = dict(enumerate(told.section_names))
         for symbol in told.symbols:
             place = names.get(symbol.section)
@@ -175,18 +175,18 @@ def object_symbols(paths: Iterable[str], section: str | None = None) -> list[str
     return sorted(found)
 
 
-# --- what is kept ------------------------------------------------------------------------------
+# --- cached names ------------------------------------------------------------------------------
 
 
 def _starting(
     prefix: str, kind: str, state: str | None, read: Callable[[], Iterable[str]]
 ) -> list[str]:
-    """The names that start with ``prefix``."""
+    """Return the names that start with ``prefix``."""
     text = _names(kind, state, read)
     start = text.find(b"\n" + prefix.encode()) + 1
     if not start:
         return []
-    # sorted, so they stand together, and the last of them is before what follows them all
+    # The names are sorted, so matching names are consecutive lines.
     end, step = start, b"\n" + prefix.encode()
     while end < len(text) and text.startswith(step, end - 1):
         end = text.index(b"\n", end) + 1
@@ -194,9 +194,9 @@ def _starting(
 
 
 def _names(kind: str, state: str | None, read: Callable[[], Iterable[str]]) -> bytes:
-    """The names kept for ``state``, or else those ``read`` gives, a line each behind a newline.
+    """Return the names cached for ``state``, else the names from ``read``; a newline before each.
 
-    Without a state nothing is kept.
+    Without a state no names are cached.
     """
     text = _kept(kind, state) if state else None
     if text is None:
@@ -207,23 +207,23 @@ def _names(kind: str, state: str | None, read: Callable[[], Iterable[str]]) -> b
 
 
 def _boot(root: Path) -> str | None:
-    """What this boot with these modules is called, for this user; None where it has no name."""
+    """Return a key for this boot, its modules and this user; None if /proc cannot be read."""
     import zlib
 
     listed = root / "proc/modules"
     try:
         boot = (root / "proc/sys/kernel/random/boot_id").read_text().strip()
-        # a kernel without modules has no such file
+        # A kernel without modules lacks this file.
         lines = listed.read_text().splitlines() if listed.exists() else []
     except OSError:
         return None
     modules = " ".join(sorted(line.partition(" ")[0] for line in lines))
-    # with fewer rights other functions are seen
+    # Users with fewer privileges see other functions.
     return f"{boot}-{zlib.crc32(modules.encode()):08x}-{os.geteuid()}"
 
 
 def _catalog() -> str | None:
-    """What the files that name kernels hold; to parse them takes as long as all else."""
+    """Return a key for the files with names of kernels; parsing them takes as long as the rest."""
     import zlib
 
     from retsnoop_py import package
@@ -234,7 +234,7 @@ def _catalog() -> str | None:
         text += own.read_bytes() if own.exists() else b""
     except OSError:
         return None
-    # a host's own kernels have no architecture in their names
+    # A host's own kernels have no architecture in their names.
     return f"{os.uname().machine}-{zlib.crc32(text):08x}"
 
 
@@ -262,7 +262,7 @@ def _kept(kind: str, state: str) -> bytes | None:
 
 
 def _keep(kind: str, state: str, text: bytes) -> None:
-    """Keep it in place of what was kept of its kind; a cache that cannot be written is none."""
+    """Cache the names in place of the old ones; errors are ignored."""
     from retsnoop_py.own_file import keep
 
     folder = _folder()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""From the words of options to settings: the command line and the Python interface come here.
+"""Convert the words of options to settings, for the command line and for Python.
 
-Each value goes to the place that its row in :mod:`retsnoop_py.options.table` names; what it takes
-several options to know is here.
+Each value goes to the place in its row of :mod:`retsnoop_py.options.table`. Settings that depend on
+several options are computed here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["diff_overrides", "listing_settings", "replay_overrides", "trace_sett
 
 
 def trace_settings(words: Words) -> Settings:
-    """What a live run is to do. Raises :class:`UsageError` or :class:`InputError`."""
+    """Return the settings of a live run. Raise :class:`UsageError` or :class:`InputError`."""
     pids = words.texts("pid")
     errors = words.texts("allow-errors") or _preset_errors(words)
     fine = config.parse(words.texts("config"))
@@ -44,7 +44,7 @@ def trace_settings(words: Words) -> Settings:
         )
     features = values.debug(words.texts("debug"))
     trace, call_stack = words.has("trace"), words.has("call-stack")
-    # a trace without -E is of all calls, stacks are of failures
+    # Without -E, a trace shows all calls, and stacks only show failures.
     success = values.success(words.texts("success-stacks"), errors)
     if success is None:
         success = trace and not call_stack and not errors
@@ -72,7 +72,7 @@ def trace_settings(words: Words) -> Settings:
 
 
 def listing_settings(words: Words) -> Settings:
-    """What a list of functions is of: nothing is traced."""
+    """Return the settings for a list of functions, which traces nothing."""
     return _put_all(
         {
             **_placed("functions", words),
@@ -84,7 +84,7 @@ def listing_settings(words: Words) -> Settings:
 
 
 def replay_overrides(words: Words) -> ReplayOverrides:
-    """What a replay is to change. Raises :class:`UsageError` or :class:`InputError`."""
+    """Return the changes of a replay. Raise :class:`UsageError` or :class:`InputError`."""
     from retsnoop_py.recording.overrides import ReplayOverrides
 
     errors = words.texts("allow-errors")
@@ -102,9 +102,9 @@ def replay_overrides(words: Words) -> ReplayOverrides:
 
 
 def diff_overrides(words: Words) -> ReplayOverrides:
-    """Which sessions of two recordings are compared. Raises :class:`UsageError`.
+    """Return the filters for comparing two recordings. Raise :class:`UsageError`.
 
-    Their call trees are wanted, and reports of calls that go on are not.
+    Call trees are included, reports of unfinished calls are not.
     """
     from retsnoop_py.recording.overrides import ReplayOverrides
     from retsnoop_py.value import replace
@@ -114,7 +114,7 @@ def diff_overrides(words: Words) -> ReplayOverrides:
     placed.pop("ascii", None)
     allowed = _allowed_again(words.texts("allow-errors"))
     return replace(
-        # those that succeeded are what a failure is compared with, also of one error
+        # a failure is compared with successful sessions, even if one error is selected
         ReplayOverrides(call_trace=True, interim=False, success=True),
         allow_errors=allowed,
         **placed,
@@ -122,7 +122,7 @@ def diff_overrides(words: Words) -> ReplayOverrides:
 
 
 def _placed(command: str, words: Words) -> dict[str, Any]:
-    """The values that ``words`` have for the options of ``command``, by their places."""
+    """Return the values that ``words`` have for options of ``command``, by their places."""
     found = {}
     for option in options_of(command):
         if option.place and option.name in words.said:
@@ -139,12 +139,15 @@ def _put_all(placed: dict[str, Any]) -> Settings:
 
 
 def _selection(words: Words) -> SelectionSettings:
-    """Which functions. Raises :class:`UsageError`, or :class:`InputError` for ``@FILE``."""
+    """Return the selection of functions.
+
+    Raise :class:`UsageError`, or :class:`InputError` for ``@FILE``.
+    """
     entry, globs, paths = (words.texts(name) for name in ("entry", "case", "path"))
     for name in globs:
         _check_preset(name)
     chosen = SelectionSettings(
-        # who names nothing else wants to see the calls of these very functions
+        # without other names, calls of these functions are shown
         entry=values.globs(entry if entry or globs else paths),
         allow=values.globs([*words.texts("allow"), *paths]),
         deny=values.globs(words.texts("deny")),
@@ -168,7 +171,7 @@ def _check_preset(name: str) -> None:
 
 
 def _preset_errors(words: Words) -> Sequence[str]:
-    """The errors of the presets, if each has some. None with ``-S``, which asks for successes."""
+    """Return the errors of the presets if each preset has some; empty with ``-S``."""
     from retsnoop_py.selection import globs
 
     names = words.texts("case")
@@ -186,7 +189,7 @@ def _mechanism(words: Words) -> Mechanism:
 
 
 def _verdict(words: Words) -> VerdictSettings:
-    """What of the failures makes the exit status."""
+    """Return the settings that map failures to the exit status."""
     return values.verdict(
         words.texts("fail-on"), words.texts("expect"), none=words.has("expect-none")
     )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Every option, declared once: what it is called, what its words mean, and where that goes.
+"""Every option, declared once: its spellings, the meaning of its words, the place of its value.
 
-The command line's normaliser, help, completion, the settings of a run, what a replay may change and
-the keywords of the Python interface are all read from these rows.
+These rows are used by the command line's parser, the help and the completion. They also define the
+settings of a run, the changes of a replay and the keywords of the Python interface.
 """
 
 from __future__ import annotations
@@ -30,47 +30,47 @@ _OBJECT_SOURCE = (
 OUTPUT = "Where does the output go?"
 WHERE = "Where to run, and how long?"
 STATUS = "Which exit status?"
-#: Of `load` alone.
+#: Only for `load`.
 OBJECTS = "What to load?"
 ATTACH = "How to attach?"
 GENERAL = "Settings and help"
 #: The groups of options in the order of the help.
 PANELS = (CALLS, PRINT, CONDITION, LINES, OUTPUT, WHERE, OBJECTS, STATUS, ATTACH, GENERAL)
-#: The kernel that runs here, among those of --on.
+#: The name of the running kernel in --on.
 HOST = "host"
-#: The commands that have options of this table.
+#: The commands with options in this table.
 EVERY = (
     *("trace", "replay", "functions", "list", "doctor", "why", "explain", "load", "diff", "help"),
 )
 
 
 class Takes(Enum):
-    """What an option does with the text that follows it, and what it then is."""
+    """The text that an option takes, and the type of its value."""
 
-    #: Nothing: it is said or not.
+    #: No text: the option is given or not.
     FLAG = "flag"
-    #: Nothing: each time it is said counts.
+    #: No text: the value is how often the option is given.
     COUNT = "count"
-    #: A text, the last one that is said.
+    #: A text; the last one counts.
     ONE = "one"
-    #: A text each time.
+    #: A text, each time.
     MANY = "many"
 
 
 class Option(Value):
-    """One option: ``spellings`` with dashes, what it takes, what its help says.
+    """An option: ``spellings`` with dashes, the texts that it takes, its help.
 
-    * ``help_in``: commands of which ``help`` would not be true, and what it is there
-    * ``panel``: its group in the help; ``metavar``: what its text is called there; ``hidden``: it
-      is left out there
-    * ``place``: where in :class:`~retsnoop_py.settings.Settings` its value goes, and in what a
-      replay changes, by the last word; empty where it takes more than one option to know
-    * ``read``: makes a value of its text or texts, raises UsageError or InputError
-    * ``commands``: which take it
-    * ``keyword``: another name in Python than the long one; empty: it is not for Python
-    * ``complete``: the texts that start with one, for the shell; ``complete_among``: those that do,
-      where the other words of the line say what there is
-    * ``implied``: what it means without a text, which then has to be glued
+    * ``help_in``: commands with another help text, and that text
+    * ``panel``: its group in the help; ``metavar``: the name of its text there; ``hidden``: the
+      help does not show the option
+    * ``place``: the place of its value in :class:`~retsnoop_py.settings.Settings`; its last word is
+      the place in a replay's changes; empty if the value depends on several options
+    * ``read``: converts its text or texts to a value, raises UsageError or InputError
+    * ``commands``: the commands with this option
+    * ``keyword``: the name in Python if it is not the long name; empty: not available in Python
+    * ``complete``: returns completions for the shell; ``complete_among``: returns completions that
+      depend on the other words of the line
+    * ``implied``: the value without a text; a text must then follow without a space
     * ``dashed``: a separate text may start with ``-``
     """
 
@@ -92,69 +92,69 @@ class Option(Value):
 
     @property
     def name(self) -> str:
-        """The long name without dashes; of an option that has none, its letter."""
+        """Return the long name without dashes, or the letter if there is no long name."""
         return next(
             (one[2:] for one in self.spellings if one.startswith("--")), self.spellings[0][1:]
         )
 
     @property
     def short(self) -> str | None:
-        """The letter, without its dash."""
+        """Return the letter without its dash, or None."""
         return next((one[1:] for one in self.spellings if not one.startswith("--")), None)
 
 
 class Words(Value):
-    """What was said: the options by their long names, and the words of the command to trace.
+    """The given options by their long names, and the words of the command to trace.
 
-    A flag is True, a count a number, others are a text or a list of texts; what was not said, or
-    said no text of, is not there.
+    A flag is True, a count a number; other values are a text or a list of texts. Options that were
+    not given, or have an empty list, are missing.
     """
 
     said: Mapping[str, Any]
     command: Sequence[str] = ()
 
     def has(self, name: str) -> bool:
-        """Whether it was said."""
+        """Return True if the option was given."""
         return bool(self.said.get(name))
 
     def text(self, name: str) -> str | None:
-        """The text of an option that takes one."""
+        """Return the text of an option with one text, or None."""
         found: str | None = self.said.get(name)
         return found
 
     def texts(self, name: str) -> Sequence[str]:
-        """The texts of one that takes many."""
+        """Return the texts of an option with many texts."""
         found: Sequence[str] = self.said.get(name, ())
         return found
 
     def count(self, name: str) -> int:
-        """How often it was said."""
+        """Return how often the option was given."""
         return int(self.said.get(name, 0))
 
 
 def file_path(option: str, value: str | None) -> Path | None:
-    """The file ``option`` names, None without it. Raises :class:`UsageError` for no name."""
+    """Return the file of ``option``, or None. Raise :class:`UsageError` for an empty name."""
     if value == "":
         raise UsageError(f"{option} '': the name of a file is missing")
     return None if value is None else Path(value)
 
 
 def complete_preset(incomplete: str) -> list[str]:
-    """Presets, for the shell."""
+    """Return presets, for the shell."""
     from retsnoop_py.selection import globs
 
     return [name for name in globs.preset_names() if name.startswith(incomplete)]
 
 
 def complete_error(incomplete: str) -> list[str]:
-    """Names of errors, for the shell."""
+    """Return names of errors, for the shell."""
     from retsnoop_py.kernel.errno import ERRNO_NAMES
 
     return [name for name in ERRNO_NAMES.values() if name.startswith(incomplete)]
 
 
 def complete_function(incomplete: str) -> list[str]:
-    """Functions of the kernel that runs, and behind a colon its source files, for the shell."""
+    """Return functions of the running kernel, or source files after a colon, for the shell."""
     from retsnoop_py.options import live
 
     if incomplete.startswith(":"):
@@ -163,12 +163,12 @@ def complete_function(incomplete: str) -> list[str]:
 
 
 def complete_probe(incomplete: str) -> list[str]:
-    """What -J takes, for the shell: functions, source files and tracepoints."""
+    """Return completions of -J for the shell: functions, source files and tracepoints."""
     from retsnoop_py.options import live
 
     kind, colon, begun = incomplete.partition(":")
     if not colon:
-        # two of a kind, so that a shell stops behind the colon that they share
+        # There are two forms of a kind, so that the shell stops after their common colon.
         forms = "kprobe:NAME kprobe:FILE:LINE kretprobe:NAME kretprobe:GLOB tp:CATEGORY:NAME "
         forms += "tp:CATEGORY:GLOB rawtp:NAME rawtp:GLOB"
         return [form for form in forms.split() if form.startswith(kind)]
@@ -185,24 +185,24 @@ def complete_probe(incomplete: str) -> list[str]:
 
 
 def complete_pid(incomplete: str) -> list[str]:
-    """Processes, for the shell."""
+    """Return process ids, for the shell."""
     found = [path.name for path in Path("/proc").iterdir() if path.name.isdecimal()]
     return sorted((one for one in found if one.startswith(incomplete)), key=int)
 
 
 def complete_comm(incomplete: str) -> list[str]:
-    """Names of the processes there are, for the shell."""
+    """Return names of running processes, for the shell."""
     names = set()
     for path in Path("/proc").glob("[0-9]*/comm"):
         try:
             names.add(path.read_text(errors="replace").rstrip("\n"))
         except OSError:
-            continue  # it is gone
+            continue  # the process has exited
     return sorted(name for name in names if name.startswith(incomplete))
 
 
 def complete_mechanism(incomplete: str) -> list[str]:
-    """Ways of attaching, for the shell."""
+    """Return attach mechanisms, for the shell."""
     from retsnoop_py.mechanism import Mechanism
 
     names = [one.value for one in Mechanism if one is not Mechanism.AUTO]
@@ -215,28 +215,28 @@ def _one_of(names: Iterable[str]) -> Callable[[str], list[str]]:
 
 
 def complete_user(incomplete: str) -> list[str]:
-    """Names of users, for the shell."""
+    """Return names of users, for the shell."""
     import pwd
 
     return [one.pw_name for one in pwd.getpwall() if one.pw_name.startswith(incomplete)]
 
 
 def complete_setting(incomplete: str) -> list[str]:
-    """Settings of -C, for the shell."""
+    """Return settings of -C, for the shell."""
     from retsnoop_py.options.config import KEYS
 
     return [f"{key.name}=" for key in KEYS if key.name.startswith(incomplete)]
 
 
 def complete_kernels(incomplete: str) -> list[str]:
-    """Kernels behind the last comma, for the shell."""
+    """Return kernels to complete the text after the last comma, for the shell."""
     from retsnoop_py.errors import RetsnoopError
     from retsnoop_py.options import live
 
     before, comma, begun = incomplete.rpartition(",")
     try:
         known = [*live.kernels(), HOST]
-    except RetsnoopError:  # the command itself will tell
+    except RetsnoopError:  # the command itself will report the error
         known = [HOST]
     return [before + comma + name for name in known if name.startswith(begun)]
 
@@ -995,12 +995,12 @@ OPTIONS: tuple[Option, ...] = (
 
 
 def options_of(command: str) -> tuple[Option, ...]:
-    """Those that ``command`` takes, in the order of its help."""
+    """Return the options of ``command``, in the order of its help."""
     return tuple([_in(command, option) for option in OPTIONS if command in option.commands])
 
 
 def _in(command: str, option: Option) -> Option:
-    """``option`` with the help that is true of ``command``."""
+    """Return ``option`` with the help text for ``command``."""
     for name, text in option.help_in:
         if name == command:
             return replace(option, help=text)

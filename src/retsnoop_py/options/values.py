@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the values of options mean: process ids, names, errors, durations, ``@FILE``, views."""
+"""Read the values of options: process ids, names, errors, durations, ``@FILE``, views."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from retsnoop_py.value import Value
 
 #: The kernel's own limit, PID_MAX_LIMIT of include/linux/threads.h.
 _PID_MAX = 4 * 1024 * 1024
-#: TASK_COMM_LEN of the kernel without its NUL; bytes.
+#: TASK_COMM_LEN of the kernel without its NUL, in bytes.
 _COMM_BYTES = 15
-#: How long all that is done on one kernel may take.
+#: Default time limit for all work on one kernel.
 _TIMEOUT_S = 600.0
 
 
 def globs(specs: Sequence[str]) -> tuple[str, ...]:
-    """The globs of ``-e``, ``-a`` or ``-d``, with ``@FILE`` replaced by what FILE lists.
+    """Return the globs of ``-e``, ``-a`` or ``-d``, with ``@FILE`` replaced by FILE's globs.
 
-    Raises :class:`UsageError` for what is no glob, :class:`InputError` for an unreadable file.
+    Raise :class:`UsageError` for an invalid glob, :class:`InputError` for an unreadable file.
     """
     from retsnoop_py.selection.globs import expand, parse
 
@@ -35,7 +35,7 @@ def globs(specs: Sequence[str]) -> tuple[str, ...]:
 
 
 def pids(option: str, values: Sequence[str]) -> tuple[int, ...]:
-    """Process ids. Raises :class:`UsageError`."""
+    """Return process ids. Raise :class:`UsageError`."""
     for value in values:
         if not re.fullmatch(r"[0-9]{1,9}", value) or int(value) > _PID_MAX:
             several = re.fullmatch(r"[0-9]+([, ]+[0-9]+)+", value)
@@ -50,7 +50,7 @@ def pids(option: str, values: Sequence[str]) -> tuple[int, ...]:
 
 
 def user(name: str | None, command: Sequence[str]) -> str | None:
-    """``--user``. Raises :class:`UsageError`."""
+    """Return the value of ``--user``. Raise :class:`UsageError`."""
     if name == "":
         raise UsageError(
             "--user '': the name of a user is missing",
@@ -65,7 +65,7 @@ def user(name: str | None, command: Sequence[str]) -> str | None:
 
 
 def keep_env(wanted: bool, user: str | None) -> bool:
-    """``--keep-env``. Raises :class:`UsageError`."""
+    """Return the value of ``--keep-env``. Raise :class:`UsageError`."""
     if wanted and user is None:
         raise UsageError(
             "--keep-env: without --user, CMD has all environment variables already",
@@ -75,9 +75,9 @@ def keep_env(wanted: bool, user: str | None) -> bool:
 
 
 def comms(option: str, values: Sequence[str]) -> tuple[str, ...]:
-    """Thread names, cut to the 15 bytes the kernel keeps; ``@FILE`` lists several.
+    """Return thread names, cut to the kernel's 15 bytes; ``@FILE`` lists several.
 
-    Raises :class:`UsageError` for an empty one, :class:`InputError` for an unreadable file.
+    Raise :class:`UsageError` for an empty name, :class:`InputError` for an unreadable file.
     """
     found: list[str] = []
     for value in values:
@@ -98,9 +98,9 @@ def _names_in(option: str, path: str) -> list[str]:
 
 
 def mechanism(name: str | None, *, fentry: bool, multi: bool, single: bool) -> Mechanism:
-    """What ``--attach`` or one of ``-F``, ``-M`` and ``-K`` asks for; AUTO without them.
+    """Return the mechanism of ``--attach``, ``-F``, ``-M`` or ``-K``; AUTO without them.
 
-    Raises :class:`UsageError` for an unknown name, and for two that differ.
+    Raise :class:`UsageError` for an unknown name, and for two different mechanisms.
     """
     asked = {
         "-F": Mechanism.FENTRY if fentry else None,
@@ -126,7 +126,7 @@ def _mechanism(name: str) -> Mechanism:
 
 
 def max_functions(value: str | None) -> int:
-    """``--max-functions``. Raises :class:`UsageError`."""
+    """Return the value of ``--max-functions``. Raise :class:`UsageError`."""
     if value is None:
         return Settings().max_functions
     if not re.fullmatch(r"[0-9]{1,9}", value) or not int(value):
@@ -135,7 +135,7 @@ def max_functions(value: str | None) -> int:
 
 
 def max_blocks(value: str | None) -> int:
-    """``--max-blocks``. Raises :class:`UsageError`."""
+    """Return the value of ``--max-blocks``. Raise :class:`UsageError`."""
     if value is None:
         return Settings().max_blocks
     if not re.fullmatch(r"[0-9]{1,5}", value) or not int(value):
@@ -144,7 +144,7 @@ def max_blocks(value: str | None) -> int:
 
 
 def source_tree(value: str | None) -> Path | None:
-    """``--source``. Raises :class:`UsageError`, InputError for what is no tree of the kernel's."""
+    """Return the value of ``--source``; raise InputError if it is not a kernel source tree."""
     if value is None:
         return None
     root = Path(value)
@@ -157,7 +157,7 @@ def source_tree(value: str | None) -> Path | None:
 
 
 def source_folder(value: str | None) -> Path | None:
-    """``--source`` of BPF objects, from the root. Raises InputError for what is no folder."""
+    """Return ``--source`` of BPF objects as an absolute path; raise InputError if no folder."""
     if value is None:
         return None
     if not value or not Path(value).is_dir():
@@ -169,16 +169,16 @@ def source_folder(value: str | None) -> Path | None:
 
 
 def reruns(value: str) -> int:
-    """``--reruns``. Raises :class:`UsageError`."""
+    """Return the value of ``--reruns``. Raise :class:`UsageError`."""
     if not re.fullmatch(r"[0-9]{1,2}", value):
         raise UsageError(f"--reruns {value}: not a number of runs, 0 to 99")
     return int(value)
 
 
 def success(values: Sequence[str], errors: Sequence[str]) -> bool | None:
-    """Whether ``-S`` asks for successes, None without it; ``errors`` are the values of ``-x``.
+    """Return whether ``-S`` selects successes, None without it; ``errors``: the values of ``-x``.
 
-    Raises :class:`UsageError` if they contradict each other.
+    Raise :class:`UsageError` if they contradict each other.
     """
     for value in values:
         if value not in ("y", "n"):
@@ -198,14 +198,14 @@ def success(values: Sequence[str], errors: Sequence[str]) -> bool | None:
 
 
 class ErrorNames(Value):
-    """The errors of all ``-x``: ``any`` if the last word was that every error counts."""
+    """The errors of all ``-x``. ``any``: the last ``any`` was not followed by an error."""
 
     numbers: frozenset[int] = frozenset()
     any: bool = False
 
 
 def allowed_errors(values: Sequence[str]) -> ErrorNames:
-    """The errors of ``-x``, in their order. Raises :class:`UsageError`."""
+    """Return the errors of ``-x``, in order. Raise :class:`UsageError`."""
     found = ErrorNames()
     for value in values:
         if value.lower() == "any":
@@ -216,12 +216,12 @@ def allowed_errors(values: Sequence[str]) -> ErrorNames:
 
 
 def denied_errors(values: Sequence[str]) -> frozenset[int]:
-    """The errors of ``-X``. Raises :class:`UsageError`."""
+    """Return the errors of ``-X``. Raise :class:`UsageError`."""
     return frozenset(_error("-X", value) for value in values)
 
 
 def kernels(said: Sequence[str]) -> tuple[str, ...]:
-    """The kernels of all ``--on``, each once; none without one. Raises :class:`UsageError`."""
+    """Return the kernels of all ``--on``, each once. Raise :class:`UsageError` if empty."""
     found = tuple(dict.fromkeys(name for word in said for name in word.split(",") if name))
     if said and not found:
         raise UsageError("--on: the name of a kernel is missing", "'retsnoop-py vm list' has them")
@@ -229,17 +229,17 @@ def kernels(said: Sequence[str]) -> tuple[str, ...]:
 
 
 def jobs(value: str | None) -> int:
-    """``--jobs``; without it a guest per core that we may use. Raises :class:`UsageError`."""
+    """Return ``--jobs``, by default the number of usable cores. Raise :class:`UsageError`."""
     return max(1, int(positive("--jobs", value, len(os.sched_getaffinity(0)))))
 
 
 def timeout(value: str | None) -> float:
-    """``--timeout``, in seconds. Raises :class:`UsageError`."""
+    """Return ``--timeout`` in seconds. Raise :class:`UsageError`."""
     return positive("--timeout", value, _TIMEOUT_S)
 
 
 def positive(option: str, value: str | None, default: float) -> float:
-    """A number, more than 0. Raises :class:`UsageError`."""
+    """Return a number above 0. Raise :class:`UsageError`."""
     if value is None:
         return default
     try:
@@ -252,7 +252,7 @@ def positive(option: str, value: str | None, default: float) -> float:
 
 
 def verdict(fail_on: Sequence[str], expect: Sequence[str], *, none: bool) -> VerdictSettings:
-    """``--fail-on``, ``--expect`` and ``--expect-none``. Raises :class:`UsageError`."""
+    """Return ``--fail-on``, ``--expect`` and ``--expect-none``. Raise :class:`UsageError`."""
     if none and expect:
         raise UsageError(
             f"--expect {expect[0]} and --expect-none contradict each other",
@@ -268,7 +268,7 @@ def verdict(fail_on: Sequence[str], expect: Sequence[str], *, none: bool) -> Ver
 
 
 def _error(option: str, text: str) -> int:
-    """The number of an error's name, positive, 0 for NULL."""
+    """Return the positive number of an error's name, 0 for NULL. Raise :class:`UsageError`."""
     from retsnoop_py.kernel.errno import ERRNO_NAMES, by_name
 
     try:
@@ -284,7 +284,7 @@ def _error(option: str, text: str) -> int:
 
 
 def symbolize(value: str | None) -> SymbolizeMode | None:
-    """The mode of ``-s``, None without it. Raises :class:`UsageError`."""
+    """Return the mode of ``-s``, None without it. Raise :class:`UsageError`."""
     if value is None:
         return None
     if value in _MODES:
@@ -316,7 +316,7 @@ LBR_FLAGS = {
     "call": 1 << 13,
 }
 _LBR_KERNEL = 1 << 1
-#: Flags are below ``PERF_SAMPLE_BRANCH_MAX``.
+#: Flags must be below ``PERF_SAMPLE_BRANCH_MAX``.
 _LBR_LIMIT = 1 << 20
 #: Nanoseconds in each unit.
 _UNITS = {
@@ -332,7 +332,10 @@ DEBUG_FEATURES = ("bpf", "multi-kprobe", "full-lbr")
 
 
 def duration_ns(option: str, value: str | None, unit: str) -> int:
-    """A duration in ns, 0 for None; a bare number counts in ``unit``. Raises UsageError."""
+    """Return a duration in ns, 0 for None; a plain number has the unit ``unit``.
+
+    Raise :class:`UsageError`.
+    """
     if value is None:
         return 0
     found = re.fullmatch(r"([0-9]{1,19})(?:\.([0-9]{1,9}))?(ns|us|ms|s|min|h)?", value)
@@ -350,7 +353,7 @@ def duration_ns(option: str, value: str | None, unit: str) -> int:
 
 
 def count(value: str | None) -> int:
-    """``--count``, 0 without it. Raises :class:`UsageError`."""
+    """Return the value of ``--count``, 0 without it. Raise :class:`UsageError`."""
     if value is None:
         return 0
     if not re.fullmatch(r"[0-9]{1,18}", value) or not int(value):
@@ -359,7 +362,7 @@ def count(value: str | None) -> int:
 
 
 def output_format(value: str | None) -> OutputFormat:
-    """``--format``. Raises :class:`UsageError`."""
+    """Return the value of ``--format``. Raise :class:`UsageError`."""
     try:
         return OutputFormat(value or "text")
     except ValueError:
@@ -368,7 +371,7 @@ def output_format(value: str | None) -> OutputFormat:
 
 
 def lbr(values: Sequence[str]) -> int | None:
-    """The branch flags of all ``-B`` together, None without any. Raises UsageError."""
+    """Return the combined branch flags of all ``-B``, None without any. Raise UsageError."""
     if not values:
         return None
     flags = _LBR_KERNEL
@@ -391,7 +394,7 @@ def _lbr_flag(value: str) -> int:
 
 
 def debug(values: Sequence[str]) -> frozenset[str]:
-    """The features of all ``--debug``. Raises :class:`UsageError`."""
+    """Return the features of all ``--debug``. Raise :class:`UsageError`."""
     for value in values:
         if value not in DEBUG_FEATURES:
             raise UsageError(
@@ -401,9 +404,9 @@ def debug(values: Sequence[str]) -> frozenset[str]:
 
 
 def probes(values: Sequence[str]) -> tuple[str, ...]:
-    """The probes of ``-J`` as written, ``@FILE`` replaced by what FILE lists.
+    """Return the probes of ``-J`` as written, with ``@FILE`` replaced by FILE's probes.
 
-    Raises :class:`InputError` for a file that cannot be read.
+    Raise :class:`InputError` for a file that cannot be read.
     """
     found: list[str] = []
     for value in values:

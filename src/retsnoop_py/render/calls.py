@@ -40,23 +40,23 @@ if TYPE_CHECKING:
 
 CALLS, RESULT, DURATION, SELF, CPU = "FUNCTION CALLS", "RESULT", "DURATION", "SELF", "CPU"
 UNKNOWN = "..."
-#: Tables of a shape that differ in the widths of their columns; they are forgotten together.
+#: Tables of a shape with different column widths; all are dropped together.
 _MAX_TABLES = 16
 
-#: Ends a line within a row. No label has it: printable() writes it out.
+#: Marks a line end within a row. No label contains it, because printable() escapes it.
 _BREAK = "\v"
 
 Values = Sequence[Any]
 
 
 class TraceTable:
-    """Lays out the traces of one shape.
+    """Lay out the traces of a shape.
 
     The cells that differ between traces are, by column: ``returns``, the rows with a result;
     ``timed``, the rows with a duration (without callees: ``own``); ``placed``, the rows with a CPU.
     ``titles`` are the titles of the columns after the result; ``width`` is the width of the first
     column. In a window of ``columns``, the first column uses the remaining space, and the cells
-    behind a longer label are printed below it. 0: no limit.
+    after a longer label are printed below it. 0: no limit.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class TraceTable:
         self._tables: dict[tuple[int, ...], tuple[str, Callable[[Values], tuple[Any, ...]]]] = {}
 
     def text(self, widths: tuple[int, ...], values: Values) -> str:
-        """The table: ``values`` are the cells of the four lists above, one after another.
+        """Return the table; ``values`` are the cells of the four lists above, one after another.
 
-        ``widths`` are those of the result and of the columns behind it.
+        ``widths`` are the widths of the result column and of the columns after it.
         """
         known = self._tables.get(widths)
         if known is None:
@@ -90,7 +90,7 @@ class TraceTable:
         return table % pick(values)
 
     def _table(self, widths: Sequence[int]) -> tuple[str, Callable[[Values], tuple[Any, ...]]]:
-        """A text to fill in, and what puts the values into its order."""
+        """Return a text to fill in, and a function that sorts the values for it."""
         first = self._first(widths)
         lines = [
             _line(CALLS.ljust(first), RESULT, self._titles, widths),
@@ -128,14 +128,14 @@ class TraceTable:
         return "\n".join(lines), _picker(order)
 
     def _first(self, widths: Sequence[int]) -> int:
-        """Return the width of the first column beside columns of these ``widths``."""
+        """Return the width of the first column beside columns with ``widths``."""
         if not self._columns:
             return self.width
         room = self._columns - len("   ") - sum(widths) - len("  ") * (len(widths) - 1)
         return min(self.width, max(room, len(CALLS)))
 
     def template(self, trace: Trace) -> list[str]:
-        """The lines of a symbolic trace."""
+        """Return the lines of a symbolic trace."""
         from retsnoop_py.session.repeats import Kind, placeholder
 
         def cell(column: int, kind: Kind, what: Any, function: int = 0) -> str:
@@ -177,7 +177,7 @@ def _happens(row: TraceRow) -> bool:
 
 
 def _constant(row: TraceRow, title: str) -> str:
-    """A cell without a value: of a call, blank; else the value is not known."""
+    """Return the text of a cell without a value: blank for a call, else "not known"."""
     unknown = row.kind is RowKind.GAP or (_returns(row) and title != CPU)
     return UNKNOWN if unknown else ""
 
@@ -190,15 +190,15 @@ def _picker(order: Sequence[int]) -> Callable[[Values], tuple[Any, ...]]:
 
 _CONTEXT = "CONTEXT"
 _INDENT = "    "
-#: Calls deeper than this are not indented further: their depth is written out.
+#: Deeper calls are not indented further: their depth is printed.
 _MAX_LEVELS = 64
-#: Tables with so many rows together are kept.
+#: Maximum number of rows in all cached tables.
 _ROOM = 1 << 15
 _MAX_RESULTS = 1 << 16
 
 
 class CallsSection:
-    """Writes call traces as text, in so many ``columns`` where that can be; 0: any number."""
+    """Write call traces as text, at most ``columns`` wide if possible; 0: no limit."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -224,7 +224,7 @@ class CallsSection:
         self._result = lru_cache(_MAX_RESULTS)(self._result_of)
 
     def lines(self, report: Report) -> list[str]:
-        """The table, in one piece; none of its lines ends in blanks."""
+        """Return the table as one text; no line ends in blanks."""
         trace = report.trace
         if trace is None or not trace.shape.rows:
             return []
@@ -329,7 +329,7 @@ class CallsSection:
     def _painted(
         self, trace: Trace, table: TraceTable, results: list[str], width: int
     ) -> Sequence[str]:
-        """The results, those of failures in colour if there is any."""
+        """Return the results; failures are coloured if colours are enabled."""
         if not self._palette.error:
             return results
         registers, functions = trace.events.results, self._functions
@@ -349,6 +349,6 @@ class CallsSection:
 
 
 def _time_width(title: str, times: Sequence[float]) -> int:
-    """The width of a column of times in us."""
+    """Return the width of a column of times in us."""
     longest = max(times, default=0.0)
     return max(len(title), len(f"{longest:.3f}us"), len(f"{min(times, default=0.0):.3f}us"))

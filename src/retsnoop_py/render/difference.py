@@ -33,7 +33,7 @@ from msgspec import Struct
 from retsnoop_py.render.palette import Glyphs, Palette, paint
 from retsnoop_py.text import counted, display_width, pad, printable
 
-#: Grows when a field changes its meaning or goes away; new fields may come without that.
+#: Increased if a field changes its meaning or is removed. New fields need no new version.
 VERSION = 1
 
 
@@ -145,7 +145,7 @@ class Difference(Struct, omit_defaults=True, frozen=True, tag_field="type", tag=
 
     @property
     def other_ways(self) -> tuple[Failure, ...]:
-        """Those that fail in both, by another way."""
+        """Return the failures of both recordings whose calls differ inside."""
         return tuple([one for one in self.both if one.departures])
 
     @property
@@ -154,14 +154,14 @@ class Difference(Struct, omit_defaults=True, frozen=True, tag_field="type", tag=
         return bool(self.only_a or self.only_b or self.other_ways)
 
 
-#: Functions that only one recording traces are named up to this number.
+#: Maximum number of printed names of functions that only one recording traces.
 _MOST_NAMED = 12
 #: Deeper calls are not indented further.
 _MOST_LEVELS = 20
 
 
 class DifferencePage:
-    """Writes the page; ``verbose`` also lists what fails in both, and all names."""
+    """Write the page; ``verbose`` also lists failures of both recordings, and all names."""
 
     def __init__(self, palette: Palette, glyphs: Glyphs, *, verbose: bool = False) -> None:
         self._palette = palette
@@ -169,7 +169,7 @@ class DifferencePage:
         self._verbose = verbose
 
     def lines(self, found: Difference) -> Iterator[str]:
-        """The lines of the page; none ends in blanks."""
+        """Yield the lines of the page; none ends in blanks."""
         yield from self._head(found)
         for title, failures, side, has_other in (
             ("FAILS IN B, NOT IN A", found.only_b, "B", True),
@@ -346,7 +346,7 @@ def _times(number: int) -> str:
 
 
 def _one_line(calls: Sequence[ChainCall]) -> str:
-    """A chain on one line: a result stands behind the last call that has it."""
+    """Return a chain on one line; a result follows the last call that has it."""
     parts = []
     for at, call in enumerate(calls):
         is_last = at + 1 == len(calls) or calls[at + 1].result != call.result

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""An explanation for people, in the form in which Linux 7.3 writes its own."""
+"""Write an explanation for people, in the form of Linux 7.3's own explanations."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from retsnoop_py.text import printable_line, printable_lines
 
 __all__ = ["explained_lines", "explanation_lines"]
 
-#: Columns of running text where the terminal's width is not known.
+#: Number of columns of text if the terminal's width is unknown.
 _WIDTH = 100
-#: Titles of the verifier's failures begin with one of these categories.
+#: The verifier's titles begin with a category from this list.
 _VERIFIER = (
     "Memory Safety",
     "Register Type Safety",
@@ -27,7 +27,7 @@ _VERIFIER = (
 
 
 def _line(text: str, code: str = "") -> str:
-    """One line of ``text``, which comes from a log or a file, safe for a terminal and in colour."""
+    """Return a line of ``text`` from a log or a file, safe for a terminal and in colour."""
     return paint(printable_line(text), code)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Text formats that many views share: results, addresses, messages of the kernel."""
+"""Text formats that many views share: results, addresses, kernel messages."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _PTR = int(FuncFlags.PTR)
 _CANT_FAIL = int(FuncFlags.CANT_FAIL)
 _BITS_64 = (1 << 64) - 1
 
-# Numbers outside are rather bit patterns: they are written in hex.
+# Numbers outside of this range are probably bit patterns and are printed in hex.
 _DECIMAL_MIN = -(1 << 30)
 _DECIMAL_END = 1 << 20
 
 
 def format_result(function: Function, register: int) -> str:
-    """``[void]``, ``[NULL]``, ``[-EINVAL]``, ``[true]``, ``[CONSTANT]``, a number or ``[0x...]``.
+    """Return ``[void]``, ``[NULL]``, ``[-EINVAL]``, ``[true]``, ``[CONSTANT]``, a number or hex.
 
     ``register`` is the raw result register; only the bits of the function's type count.
     """
@@ -60,10 +60,10 @@ def format_result(function: Function, register: int) -> str:
 
 
 def _error_number(function: Function, value: int, width: int) -> int | None:
-    """The error number in a result, also where it does not count as a failure.
+    """Return the error number in a result, even if the result is not a failure, or None.
 
-    An ``unsigned long`` in the last 4,095 is an error by the kernel's IS_ERR_VALUE(); narrower
-    results that cannot fail are just numbers.
+    An ``unsigned long`` in the last 4,095 values is an error by the kernel's IS_ERR_VALUE().
+    Narrower results that cannot fail are only numbers.
     """
     if width < 64 and int(function.flags) & _CANT_FAIL:
         return None
@@ -73,7 +73,7 @@ def _error_number(function: Function, value: int, width: int) -> int | None:
 
 
 def encode_result(function: Function, register: int) -> to.Result:
-    """The same as an object of JSON."""
+    """Return a result as a JSON object."""
     from retsnoop_py.render import json_types as to
 
     error = error_of(function, register)
@@ -88,12 +88,12 @@ def encode_result(function: Function, register: int) -> to.Result:
 # --- addresses ---
 
 _DIGITS = 16
-#: Texts of so many addresses are kept.
+#: Maximum number of cached texts of addresses.
 _MAX_KNOWN = 1 << 15
 
 
 class AddressText(NamedTuple):
-    """The text of an address; ``inlined`` has symbol and source of each further row."""
+    """The text of an address; ``inlined`` has the symbol and the source of each further row."""
 
     symbol: str
     source: str
@@ -101,27 +101,27 @@ class AddressText(NamedTuple):
 
 
 class AddressFormat:
-    """Writes addresses, each one once: the same come back in most sessions.
+    """Write addresses; each text is made once, because most sessions have the same addresses.
 
-    ``symbolize`` is never ``AUTO``. ``lead`` stands in front of the address itself, where that is
-    shown; a hidden frame has ``~`` there.
+    ``symbolize`` is never ``AUTO``. ``lead`` precedes the printed address; a hidden frame has ``~``
+    instead.
     """
 
     def __init__(self, stacks: StackSettings, symbolize: SymbolizeMode, lead: str = " ") -> None:
         self._settings = stacks
         self._symbolize = symbolize
         self._lead = lead
-        #: As wide as the address before a symbol.
+        #: Blanks with the width of the address before a symbol.
         self.indent = " " * (len(lead) + _DIGITS + 1) if stacks.emit_addrs else ""
         self._known: BoundedCache[tuple[int, bool], tuple[Resolved, AddressText]] = BoundedCache(
             _MAX_KNOWN
         )
 
     def of(self, frame: Resolved, *, is_hidden: bool = False) -> AddressText:
-        """The texts of ``frame``."""
+        """Return the texts of ``frame``."""
         known = self._known.get((id(frame), is_hidden))
         if known is None:
-            # The frame is kept, so that its id stays its own.
+            # The frame is stored as well, so that no other object gets its id.
             known = self._known.keep((id(frame), is_hidden), (frame, self._text(frame, is_hidden)))
         return known[1]
 
@@ -149,7 +149,7 @@ class AddressFormat:
 
 
 def user_mode(header: StreamHeader, settings: Settings) -> SymbolizeMode:
-    """Programs may have source lines where the kernel has none, and the run could do no other."""
+    """Return the mode for programs, which may have source lines even if the kernel has none."""
     mode = settings.symbolize
     if mode is SymbolizeMode.AUTO or (mode is header.symbolize is SymbolizeMode.NONE):
         return SymbolizeMode.INLINES
@@ -157,7 +157,7 @@ def user_mode(header: StreamHeader, settings: Settings) -> SymbolizeMode:
 
 
 def source_chain(frame: Resolved, symbolize: SymbolizeMode) -> Sequence[SourceFrame]:
-    """What to show of DWARF's chain: without inlined functions only the line itself."""
+    """Return the printed part of DWARF's chain: without inlined functions only the line itself."""
     if symbolize is SymbolizeMode.NONE:
         return ()
     if symbolize is SymbolizeMode.LINES:
@@ -181,7 +181,7 @@ _LEAD = "the kernel said: "
 def message_lines(
     messages: Sequence[KernelMessage] | Sequence[to.KernelMessage], indent: int, columns: int
 ) -> Iterator[str]:
-    """A line for each line of the messages, in so many ``columns``; 0: of any length."""
+    """Yield a line for each line of the messages, at most ``columns`` wide; 0: no limit."""
     for message in messages:
         if message.left_out:
             yield f"{' ' * indent}({counted(message.left_out, 'more message')})"

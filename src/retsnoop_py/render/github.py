@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Results for a job at GitHub: annotations, text that the runner must not obey, the step summary.
+"""Results for a GitHub job: annotations, text without commands, the step summary.
 
-The runner reads the output of a job line by line and obeys ``::error::``, ``::stop-commands::`` and
-others. A BPF object chooses names, and a log chooses lines. So their text is printed while the
-runner obeys nothing:
+The runner reads the output of a job line by line and executes ``::error::``, ``::stop-commands::``
+and other commands. Other people choose the names in a BPF object and the lines of a log, so their
+text is printed while commands are stopped:
 https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands#stopping-and-starting-workflow-commands
 """
 
@@ -34,9 +34,9 @@ _MARKUP = re.compile(r"[\\`*<>&|~#!@$]|(?<![^\W_])_|_(?![^\W_])|\](?=[(\[:])")
 
 
 def unobeyed(lines: Iterable[str]) -> Iterator[str]:
-    """``lines`` between commands by which the runner obeys none of them.
+    """Yield ``lines`` between two commands, so that the runner executes no command in the lines.
 
-    Only the token, which is random, ends that; so no line can end it.
+    Only a line with the token, which is random, ends this state.
     """
     import secrets
 
@@ -47,12 +47,12 @@ def unobeyed(lines: Iterable[str]) -> Iterator[str]:
 
 
 def github_json(text: str) -> str:
-    """A line of JSON in which no string is a command: ``##[`` counts anywhere in a line."""
+    """Return a line of JSON without commands in its strings: ``##[`` works anywhere in a line."""
     return text.replace("##[", "\\u0023#[")
 
 
 def github_lines(why: Sequence[Reason]) -> Iterator[str]:
-    """Workflow commands: an error at the BPF source line, and the explanation in a group."""
+    """Yield workflow commands: an error at the BPF source line, the explanation in a group."""
     for reason in why:
         result = reason.results[0]
         kernels = ", ".join(dict.fromkeys(one.kernel for one in reason.results))
@@ -61,7 +61,7 @@ def github_lines(why: Sequence[Reason]) -> Iterator[str]:
 
 
 def explained_github_lines(found: Explained) -> Iterator[str]:
-    """The same of a failure in a log."""
+    """Yield workflow commands for a failure in a log."""
     name = f"program {found.program}" if found.program else f"line {found.line} of the log"
     what = f"{name}: {found.errno}" if found.errno else name
     yield from _annotated(found.explanation.place, what, what, found.explanation)
@@ -78,17 +78,17 @@ def _annotated(place: Place | None, title: str, group: str, why: Explanation) ->
 
 
 def workflow_text(text: str) -> str:
-    """``text`` as the value of a workflow command, which is one line."""
+    """Return ``text`` as the value of a workflow command, in one line."""
     return printable_lines(text).replace("%", "%25").replace("\n", "%0A")
 
 
 def workflow_property(text: str) -> str:
-    """``text`` as the value of a property of a workflow command."""
+    """Return ``text`` as the value of a property of a workflow command."""
     return workflow_text(printable(text)).replace(":", "%3A").replace(",", "%2C")
 
 
 def github_summary(rows: Sequence[Row], kernels: Sequence[str], why: Sequence[Reason]) -> str:
-    """The table and the reasons in Markdown."""
+    """Return the table and the reasons in Markdown."""
     lines = [
         f"| object | part | {' | '.join(map(_markdown, kernels))} |",
         f"| --- | --- | {' | '.join('---' for _ in kernels)} |",
@@ -103,13 +103,13 @@ def github_summary(rows: Sequence[Row], kernels: Sequence[str], why: Sequence[Re
 
 
 def _markdown(text: str) -> str:
-    """``text`` as text in one line of Markdown: what could be markup as a character reference."""
+    """Return ``text`` for a line of Markdown, with markup as character references."""
     line = printable(text.replace("\n", " "))
     return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", line)
 
 
 def _code(text: str) -> str:
-    """``text`` as code in a line of Markdown, in more backquotes than it has in a row."""
+    """Return ``text`` as code in a line of Markdown, within a sufficient number of backquotes."""
     line = printable(text)
     fence = "`" * (max(map(len, re.findall("`+", line)), default=0) + 1)
     blank = " " if line.startswith("`") or line.endswith("`") else ""

@@ -21,17 +21,17 @@ from retsnoop_py.text import counted, printable
 
 __all__ = ["IdenticalStacks"]
 
-#: How often one stack is printed.
+#: Number of times that a stack is printed.
 PRINTED = 3
-#: The most different stacks that are counted. Further ones are printed each time.
+#: Maximum number of different stacks that are counted. Further stacks are always printed.
 _MOST_KEPT = 10_000
-#: The most stacks that the table at the end lists.
+#: Maximum number of stacks in the table at the end.
 _MOST_LISTED = 20
 _NOTICES = frozenset(10**power for power in range(1, 10))
 
 
 class _Kind:
-    """One stack and the number of its occurrences."""
+    """A stack and the number of its occurrences."""
 
     __slots__ = ("count", "session")
 
@@ -40,7 +40,7 @@ class _Kind:
         self.session = session
 
     def text(self) -> str:
-        """The process, the entry function and the innermost one, with their results."""
+        """Return the process, the entry function and the innermost function, with their results."""
         outer, *others = self.session.calls
         parts = [_with_result(outer)]
         parts += ["..."] if len(others) > 1 else []
@@ -54,7 +54,7 @@ def _with_result(call: Call) -> str:
 
 
 class IdenticalStacks:
-    """Selects the stacks to print. ``repeated``: how many stacks were counted and not printed."""
+    """Select the stacks to print. ``repeated``: number of stacks that were counted instead."""
 
     def __init__(self) -> None:
         self.repeated = 0
@@ -74,7 +74,7 @@ class IdenticalStacks:
         return cls() if settings.counts and out.isatty() and not any(has_more) else None
 
     def admits(self, report: Report) -> bool:
-        """Count a stack. Return True if it is to be printed."""
+        """Count a stack. Return True if it must be printed."""
         session = report.session
         if session.kind is not SessionKind.FINAL or may_warn(session) or not session.calls:
             return True
@@ -97,14 +97,14 @@ class IdenticalStacks:
         return False
 
     def notice(self) -> str:
-        """A line on the stack that was just counted if it is the 10th, 100th ..., else nothing."""
+        """Return a line about the last counted stack if it is the 10th, 100th ..., else ""."""
         kind = self._newest
         if kind.count not in _NOTICES:
             return ""
         return f"({kind.count:,} times so far: {kind.text()})\n"
 
     def summary(self) -> Iterator[str]:
-        """The table of the stacks that were counted, most frequent first; lines with their ends."""
+        """Yield the table of the counted stacks, most frequent first, as lines with their ends."""
         found = [kind for kind in self._kinds.values() if kind.count > PRINTED]
         if not found:
             return

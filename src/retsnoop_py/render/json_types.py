@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-#: Grows when a field changes its meaning or goes away; new fields may come without that.
+#: Increased if a field changes its meaning or is removed. New fields need no new version.
 VERSION = 1
 
 Hex = Annotated[str, Meta(pattern="^0x[0-9a-f]+$")]

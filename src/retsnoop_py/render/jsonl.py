@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 #: Maximum number of cached steps of shapes.
 _ROOM = 1 << 15
 
-# A look into an enum costs as much as the rest of the loop.
+# Reading a member of an enum takes as long as the rest of the loop.
 _ENTRY, _EXIT, _PROBE = RowKind.ENTRY, RowKind.EXIT, RowKind.PROBE
 _EARLIER = RowKind.EARLIER
 
@@ -84,7 +84,7 @@ class TraceEncoder:
         self._steps: BoundedCache[Shape, list[_Step]] = BoundedCache(_ROOM)
 
     def events(self, session: Session, trace: Trace) -> list[to.TraceEvent]:
-        """Every event, and where some are missing."""
+        """Return every event, and the places of missing events."""
         _, _, cpus, _, seqs, times, results, _ = trace.events
         arguments, functions, result_of = self._arguments, self._functions, self._result
         entered, returned = to.Entered, to.Returned
@@ -133,7 +133,7 @@ class TraceEncoder:
 
 
 def _without(total: int, inner: tuple[int, ...] | None, took: dict[int, int]) -> int | None:
-    """``total`` without the callees that returned at ``inner``."""
+    """Return ``total`` without the callees that returned at ``inner``."""
     if not inner:
         return None if inner is None else total
     return total - sum([took[end] for end in inner])
@@ -150,7 +150,7 @@ def _steps(row: TraceRow) -> Iterator[_Step]:
 
 
 _MAX_RESULTS = 1 << 16
-#: Frames of so many addresses are kept.
+#: Maximum number of cached frames.
 _MAX_FRAMES = 1 << 15
 _REPORTS: dict[SessionKind, Literal["final", "stitch", "probe", "running"]] = {
     SessionKind.FINAL: "final",
@@ -165,7 +165,7 @@ _NO_LOSS = to.SessionLost()
 
 
 class JsonRenderer:
-    """Writes sessions as JSON lines; text that is not ASCII is escaped if the output requires it.
+    """Write sessions as JSON lines, in ASCII if the output requires it.
 
     Control characters of terminals are always escaped.
     """
@@ -194,7 +194,7 @@ class JsonRenderer:
         self._traces = TraceEncoder(header, self._functions, self._result, arguments)
 
     def session(self, report: Report) -> str:
-        """One session, with its line's end."""
+        """Return a session as a line with its end."""
         self._shown += 1
         return self._text(report)
 
@@ -214,7 +214,7 @@ class JsonRenderer:
             _result=result,
             _traces=TraceEncoder(self._header, self._functions, result, None),
         )
-        # placeholders of numbers and objects are in quotes, placeholders in texts are not
+        # Placeholders of numbers and objects are in quotes, placeholders in texts are not.
         return _VALUE.sub("\0\\1\0", like.session(symbolic(report))).replace(_NUL, "\0")
 
     def word(self, function: int, value: int) -> str:
@@ -363,7 +363,7 @@ class JsonRenderer:
     def _frame(self, frame: Resolved, is_hidden: bool) -> to.Frame:
         known = self._frames.get((id(frame), is_hidden))
         if known is None:
-            # the frame is kept, so that its id stays its own
+            # The frame is stored as well, so that no other object gets its id.
             known = self._frames.keep(
                 (id(frame), is_hidden), (frame, self._frame_of(frame, is_hidden))
             )
@@ -393,7 +393,7 @@ def _reader(header: StreamHeader, settings: Settings) -> ArgumentReader | None:
 
 
 class _Funcs(dict[int, to.Func]):
-    """Functions as JSON has them, by their ids, made when they are first written."""
+    """Functions as JSON objects, by id, made at their first use."""
 
     def __init__(self, functions: Sequence[Function]) -> None:
         self._of = functions

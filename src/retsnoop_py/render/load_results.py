@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What loads where, for people, and for pipelines as JUnit's XML.
+"""Write load results: a table and reasons for people, JUnit's XML for pipelines.
 
-People get a table of parts by kernels, and one paragraph for each distinct reason.
+The table has parts by kernels; each distinct reason has a paragraph.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _cell(result: LoadResult | None, reason: int) -> str:
 
 
 def _short(count: int) -> str:
-    """At most four characters: 312, 1.2k, 15k, 1.0M."""
+    """Return a number in at most four characters: 312, 1.2k, 15k, 1.0M."""
     for unit, size in (("M", 1_000_000), ("k", 1_000)):
         if count >= size:
             value = count / size
@@ -42,7 +42,7 @@ def _short(count: int) -> str:
 def matrix_rows(
     results: Sequence[LoadResult], kernels: Sequence[str], why: Sequence[Reason]
 ) -> list[Row]:
-    """Object, part and a cell per kernel, in the order of the results."""
+    """Return object, part and a cell per kernel, in the order of the results."""
     numbers = {id(result): reason.number for reason in why for result in reason.results}
     cells: dict[tuple[str, str, str, str], dict[str, str]] = {}
     for result in results:
@@ -76,12 +76,12 @@ def matrix_rows(
 
 
 def _default(kind: str) -> str:
-    """A part that only failures name is there where nothing is said of it."""
+    """Return the cell without a result: parts that only failures report are ok."""
     return "ok" if kind in ("extern", "btf", "object") else "-"
 
 
 def matrix_lines(rows: Sequence[Row], kernels: Sequence[str], palette: Palette) -> Iterator[str]:
-    """The table in columns."""
+    """Yield the table in columns."""
     shown = [(printable(name), printable(part), cells) for name, part, cells in rows]
     first = max((display_width(name) for name, _, _ in shown), default=0)
     second = max((display_width(part) for _, part, _ in shown), default=0)
@@ -104,7 +104,7 @@ def matrix_lines(rows: Sequence[Row], kernels: Sequence[str], palette: Palette) 
         yield _LEGEND
 
 
-#: What the number in a cell is.
+#: The meaning of the number in a cell.
 _LEGEND = "(ok N: it loads, and the verifier processed N instructions)"
 
 
@@ -115,7 +115,7 @@ def _colour(cell: str, palette: Palette) -> str:
 
 
 def reason_lines(reason: Reason, palette: Palette, width: int = 0) -> Iterator[str]:
-    """One paragraph: what failed where, and why."""
+    """Yield a paragraph: the failed part, the kernels and the reason."""
     result = reason.results[0]
     kernels = list(dict.fromkeys(one.kernel for one in reason.results))
     errnos = list(dict.fromkeys(one.errno or one.verdict for one in reason.results))
@@ -129,13 +129,13 @@ def reason_lines(reason: Reason, palette: Palette, width: int = 0) -> Iterator[s
 
 
 def xml_text(text: str) -> str:
-    """What XML 1.0 can hold."""
+    """Return ``text`` with characters that XML 1.0 cannot contain replaced."""
     return "".join(c if c in "\t\n" or (c >= " " and c.isprintable()) else "?" for c in text)
 
 
 def junit(results: Sequence[LoadResult]) -> str:
-    """A test suite per kernel, a case per part."""
-    from xml.sax.saxutils import quoteattr  # which brings urllib
+    """Return XML with a test suite per kernel and a case per part."""
+    from xml.sax.saxutils import quoteattr  # the module imports urllib
 
     suites = []
     for kernel in dict.fromkeys(one.kernel for one in results):

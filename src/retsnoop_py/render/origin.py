@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where a call's result was made and what decided it, and the way to there: as objects and as text.
+"""The source of a call's result, the deciding condition and the executed path, as objects and text.
 
 ::
 
@@ -8,8 +8,8 @@
     kernel/bpf/arraymap.c:58:29   because attr->key_size != 4   attr->key_size = 8
         58 | if (attr->max_entries == 0 || attr->key_size != 4 ||
 
-Without DWARF the places are those of the code: ``array_map_alloc_check+0x98``; without the source
-tree there are no lines of it.
+Without DWARF the places are code offsets: ``array_map_alloc_check+0x98``. Without the source tree
+no source lines are printed.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from retsnoop_py.text import display_width, pad, printable, wrapped
 __all__ = ["OriginRows", "encode_origin", "origin_lines"]
 
 _NO_SOURCE = SourceTree(None)
-#: Longer cycles of a loop are not looked for, in rows.
+#: Maximum length of a loop's cycle in rows; longer cycles are not folded.
 _MAX_CYCLE = 16
-#: Between a condition and its values.
+#: Text between a condition and its values.
 _GAP = "   "
 _SMALL = 10_000
-#: A number of which some bits are asked for is rather a bit pattern.
+#: A number of which a condition tests some bits is probably a bit pattern.
 _MASKED = re.compile(r"[\w)] & (?!1\b)|^(?:test|tst) (?!(\w+), \1\b)")
 _DIGITS = 10
-#: An amount that is a multiple of a page, or such a large one, is rather written in hex.
+#: An amount is printed in hex if it is a multiple of a page, or at least this large.
 _PAGE, _FIRST_PATTERN = 4096, 1 << 48
 _POINTER = (1 << 64) - 1
 
 
 class OriginRows:
-    """Writes what is below a call; ``functions`` by their ids; ``width`` columns, 0: any number."""
+    """Write the lines below a call; ``functions`` by id; ``width``: columns, 0: no limit."""
 
     def __init__(
         self,
@@ -62,14 +62,14 @@ class OriginRows:
         self._width = width
 
     def below(self, view: PathView | None, indent: int) -> list[str]:
-        """The rows about where a result was made; none where nothing is known of it."""
+        """Return the rows about the source of a result; empty if unknown."""
         if view is None:
             return []
         short = view._replace(origin=view.origin._replace(blocks=()))
         return list(origin_lines(self._encode(short), indent, self._palette, self._width))
 
     def way(self, view: PathView | None, indent: int, mark: str) -> list[str]:
-        """The rows of the way itself: a source line each, repetitions folded."""
+        """Return the rows of the executed path: a source line each, repetitions folded."""
         if view is None:
             return []
         origin = self._encode(view)
@@ -96,10 +96,10 @@ class OriginRows:
 def origin_lines(
     origin: to.Origin, indent: int, palette: Palette, columns: int = 0, *, is_guess: bool = False
 ) -> Iterator[str]:
-    """Where the result was made, and what decided it, with the lines of the source below each.
+    """Yield the source of the result and the deciding condition, each with its source line.
 
-    In so many ``columns``, if that can be; 0: each is a line. ``is_guess``: not every link from the
-    system call to the condition was observed.
+    Lines have at most ``columns`` columns if possible; 0: no limit. ``is_guess``: some link from
+    the system call to the condition was not observed.
     """
     rows: list[tuple[str, str, to.CodePlace | None]] = []
     if origin.returned is not None:
@@ -130,7 +130,7 @@ def origin_lines(
 
 
 def place_text(place: to.CodePlace, function: str) -> str:
-    """A place in ``function`` as file, line and column, with what is inlined there."""
+    """Return a place in ``function``: file, line, column, and the function inlined there."""
     if not place.file:
         return printable(f"{place.symbol or function}+{place.offset:#x}")
     text = f"{place.file}:{place.line}"
@@ -142,17 +142,17 @@ def place_text(place: to.CodePlace, function: str) -> str:
 
 
 def _return_of(returned: to.CodePlace, decided: to.Decision | None) -> to.CodePlace:
-    """The place of a return, and not that of a test whose code makes the result as well.
+    """Return the place of a return, if ``returned`` is the place of a test that makes the result.
 
-    Compilers give an error's number the line of the inlined function that tests for it. The caller
-    of that function returns the error.
+    Compilers give an errno the line of the inlined function that tests it. The caller of that
+    function returns the error.
     """
     if decided is None or len(returned.inline) < 2 or not decided.place.inline:
         return returned
     one, other = returned.inline[0], decided.place.inline[0]
     if (one.function, one.file, one.line) != (other.function, other.file, other.line):
         return returned
-    # a part of a function that is inlined into another part of it is a level of its own
+    # A part of a function that is inlined into another part of the same function has its own level.
     outer = (at for at, level in enumerate(returned.inline) if level.function != one.function)
     at = next(outer, None)
     if at is None:
@@ -169,7 +169,7 @@ def _return_of(returned: to.CodePlace, decided: to.Decision | None) -> to.CodePl
 
 
 def _with_its_caller(place: to.CodePlace, function: str) -> str:
-    """A place, and of one in another file, as of a header's inline function, where it is used."""
+    """Return a place; for a place in another file, such as a header, add its use."""
     text = place_text(place, function)
     if len(place.inline) < 2 or place.inline[-1].file in (None, place.inline[0].file):
         return text
@@ -177,7 +177,7 @@ def _with_its_caller(place: to.CodePlace, function: str) -> str:
 
 
 def fold(rows: Sequence[str]) -> list[tuple[str, int]]:
-    """Rows with how often each is repeated: cycles of a loop are told once, on their rows."""
+    """Return rows with the number of their repetitions: the cycle of a loop appears once."""
     found: list[tuple[str, int]] = []
     at = 0
     while at < len(rows):
@@ -192,7 +192,7 @@ def fold(rows: Sequence[str]) -> list[tuple[str, int]]:
 
 
 def _cycle(rows: Sequence[str], at: int) -> tuple[int, int]:
-    """The length of the cycle that begins at ``at``, and how often it runs."""
+    """Return the length of the cycle that begins at ``at``, and the number of its repetitions."""
     best = (1, 1)
     for length in range(1, _MAX_CYCLE + 1):
         cycle = rows[at : at + length]
@@ -255,10 +255,10 @@ def _values(decided: to.Decision) -> Iterator[str]:
 
 
 def _amounts(decided: to.Decision) -> set[str]:
-    """The names of values that were compared as amounts, and that a person reads as such.
+    """Return the names of operands that were compared as amounts, which people read in decimal.
 
-    They are larger or smaller than a decimal number, or than a named value. Of values that are all
-    multiples of a page, or next to one, a person reads the bits.
+    Amounts are greater or less than a decimal number or a named value. If all values are multiples
+    of a page, or next to one, people read them in hex.
     """
     plain, named, is_plain = set(), set(), False
     for operand in decided.operands:
@@ -281,7 +281,7 @@ def encode_origin(
     mode: SymbolizeMode,
     source: SourceTree = _NO_SOURCE,
 ) -> to.Origin:
-    """What is known of one call of ``function``; ``mode`` decides how much of DWARF is told."""
+    """Return the origin of a call of ``function``; ``mode`` selects how much of DWARF is used."""
     origin = view.origin
 
     def place_of(place: Place, text: SourceTree = _NO_SOURCE) -> to.CodePlace:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Colour and links, for terminals only, and the signs that text is drawn with."""
+"""Colours and links for terminals, and the glyphs of drawings."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ class Palette(Value):
 
     @classmethod
     def of(cls, out: TextIO) -> Palette:
-        """The palette for a stream: plain unless it is a terminal that may be coloured.
+        """Return the palette for a stream: plain unless it is a terminal with colours.
 
-        https://no-color.org: a NO_COLOR that is not empty switches colour off.
+        A NO_COLOR that is not empty disables colours: https://no-color.org
         """
         if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not out.isatty():
             return cls()
         return cls(error="31", mark="33", source="2", warning="1;33", good="32", name="1")
 
     def linking(self, tree: Path | None) -> Palette:
-        """The same with links to the files below ``tree``, where there is colour at all."""
+        """Return the palette with links to the files below ``tree``, if it has colours."""
         return replace(self, tree=tree.absolute()) if tree and self != Palette() else self
 
     def place(self, text: str) -> str:
-        """Places in the source, ``fs/namespace.c:2757``, in their colour and linked to the files.
+        """Return source places such as ``fs/namespace.c:2757`` in colour, linked to the files.
 
-        A link is an escape sequence (OSC 8) that terminals without links leave out:
+        A link is an escape sequence (OSC 8), which terminals without links ignore:
         https://gist.github.com/egmontkob/eb114294efbcd5adb1944c9f3cb5feda
         """
         if self.tree is not None:
@@ -61,26 +61,26 @@ class Palette(Value):
 
 
 def paint(text: str, code: str) -> str:
-    """``text`` in colour; blank text and an empty code leave it as it is."""
+    """Return ``text`` in colour; blank text, or an empty code, stays unchanged."""
     if not code or not text or text.isspace():
         return text
     return f"\x1b[{code}m{text}\x1b[0m"
 
 
 class Glyphs(Value):
-    """One column each, so that a drawing has the same shape in either set; but ``cut``."""
+    """Glyphs, each one column wide except ``cut``, so that both sets give the same shape."""
 
     entry: str = "→"
     exit: str = "←"
     leaf: str = "↔"
     probe: str = "◎"
-    #: Records that are missing from a trace.
+    #: Missing records in a trace.
     gap: str = "‼"
     #: A call stitched from an earlier chain of failures.
     stitched: str = "⌇"
-    #: A call that an interrupt made.
+    #: A call in an interrupt.
     interrupt: str = "↯"
-    #: A block that ran.
+    #: An executed block.
     block: str = "·"
     argument: str = "›"  # noqa: RUF001 - retsnoop's
     #: The rest of a value that was cut.
@@ -88,7 +88,7 @@ class Glyphs(Value):
 
     @classmethod
     def of(cls, out: TextIO | None, *, ascii_only: bool = False) -> Glyphs:
-        """Those for a stream: ASCII if asked for, or if it cannot encode the others."""
+        """Return the glyphs for a stream: ASCII if requested, or if the stream needs ASCII."""
         glyphs = cls()
         if ascii_only or not _can_encode(out, "".join(getattr(glyphs, n) for n in cls.fields)):
             return ASCII

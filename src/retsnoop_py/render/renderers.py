@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 
 class Section(Protocol):
-    """One view of a session: call trace, branches, call stack."""
+    """A view of a session: call trace, branches, call stack."""
 
     def lines(self, report: Report) -> Iterable[str]:
-        """Its lines, none of which ends in blanks; without any it is left out."""
+        """Return its lines, none of which ends in blanks; without lines the view is omitted."""
         ...
 
     def template(self, report: Report) -> Iterable[str] | None:
@@ -79,14 +79,14 @@ class ExplanationSection:
         return list(answer_lines(failure, why.text, why.advice, self._columns))
 
     def template(self, report: Report) -> list[str] | None:  # noqa: ARG002
-        """No two calls need to have the same reason."""
+        """Return None: two calls need not have the same reason."""
         return None
 
 
 class BlockRenderer:
-    """Writes sessions as blocks of ``sections``, in their order.
+    """Write sessions as blocks of ``sections``, in their order.
 
-    ``columns``: those of the window, to which rows are folded; 0: none is.
+    ``columns``: the window's columns, to which rows are folded; 0: no folding.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class BlockRenderer:
         self.clock_ns = clock.realtime_offset_ns
 
     def session(self, report: Report) -> str:
-        """One session, with two empty lines behind it."""
+        """Return a session, followed by two empty lines."""
         lines = [self._header(report.session, self._clock)]
         for section in self._sections:
             shown = section.lines(report)
@@ -124,7 +124,7 @@ class BlockRenderer:
         return folded(text, self._columns) if self._columns else text
 
     def summary(self, lost: Mapping[str, int], warnings: Sequence[str]) -> str:  # noqa: ARG002
-        """Nothing: text has it on stderr."""
+        """Return an empty text, because text output has its summary on stderr."""
         return ""
 
     def template(self, report: Report) -> str | None:
@@ -172,7 +172,7 @@ def _task(tid: int, tgid: int, ns_tid: int, ns_tgid: int, comm: str, proc_comm: 
 
 
 class Renderer(TextWriter, Protocol):
-    """Writes the sessions of a stream in some format."""
+    """Write the sessions of a stream in some format."""
 
     def summary(self, lost: Mapping[str, int], warnings: Sequence[str]) -> str:
         """Write the end: loss counters by name, and the messages of stderr."""
@@ -180,7 +180,7 @@ class Renderer(TextWriter, Protocol):
 
 
 def renderer(header: StreamHeader, settings: Settings, out: TextIO | None = None) -> Renderer:
-    """The renderer that ``settings`` ask for, for the stream ``out``, or for text as such."""
+    """Return the renderer for ``settings``, for the stream ``out`` or for plain text."""
     if settings.views.format is OutputFormat.JSON:
         from retsnoop_py.render.jsonl import JsonRenderer
 
@@ -238,10 +238,10 @@ def _arguments(header: StreamHeader, settings: Settings, glyphs: Glyphs) -> Argu
 
 
 class Printer:
-    """Writes sessions to ``out`` by ``settings``, and messages to ``err``.
+    """Write sessions to ``out`` by ``settings``, and messages to ``err``.
 
-    A :class:`~retsnoop_py.session.pipeline.Sink`. Raises OutputError if ``out`` cannot be
-    written, BrokenPipeError if its reader has ended.
+    A :class:`~retsnoop_py.session.pipeline.Sink`. Raise OutputError if ``out`` cannot be written,
+    BrokenPipeError if its reader has ended.
     """
 
     def __init__(self, header: StreamHeader, settings: Settings, out: TextIO, err: TextIO) -> None:
@@ -255,7 +255,7 @@ class Printer:
         self._is_writing = False
 
     def show(self, reports: Sequence[Report]) -> None:
-        """Write them in one piece."""
+        """Write the reports at once."""
         write = self._renderer.session if self._identical is None else self._unless_identical
         self._write_out("".join([write(report) for report in reports]))
 
@@ -271,24 +271,24 @@ class Printer:
         return self._renderer if self._identical is None else None
 
     def show_text(self, written: Written) -> None:
-        """Write sessions that are a text already."""
+        """Write sessions that are already text."""
         self._write_out(written.text)
 
     def say(self, line: str) -> None:
-        """Write a line, at once."""
+        """Write a line at once."""
         text = printable(line)
         self._said.append(text)
         _write(self._err, text + "\n")
         self._err.flush()
 
     def end(self, lost: Mapping[str, int]) -> None:
-        """Write which stacks were counted, or the last line of JSON."""
+        """Write the table of counted stacks, or the last line of JSON."""
         if self._identical is not None:
             self._write_out("".join(self._identical.summary()))
         self._write_out(self._renderer.summary(lost, self._said))
 
     def conclude(self, counts: Counts) -> None:
-        """Write what became of the calls."""
+        """Write the counts of calls."""
         if self._identical is not None:
             counts.repeated = self._identical.repeated
         if self._counts:

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Stacks as text: the calls and kernel frames, the program's own, the branches before.
+"""Stacks as text: the calls and kernel frames, the user stack, the last branches.
 
-A row of the call stack is marks, duration, result, symbol and source::
+A row of the call stack has marks, duration, result, symbol and source::
 
        73us [-ENOMEM]  __x64_sys_bpf+0x1a  (kernel/bpf/syscall.c:5067)
     !⌇  2us [NULL]     bpf_map_alloc_percpu
 
-``!`` marks the innermost call if it has no kernel frame: it had returned its error already, which
-is where to look. ``⌇`` marks a call stitched from an earlier chain of failures, ``↯`` one that an
-interrupt made.
+``!`` marks the innermost call if it has no kernel frame: this call had already returned its error,
+so it is the place to look at. ``⌇`` marks a call stitched from an earlier chain of failures, ``↯``
+a call in an interrupt.
 
-The program's own stack goes down to the call into the kernel::
+The user stack ends with the call into the kernel::
 
     User stack:
         main+0x3f   (loader.c:10)  /usr/bin/loader
         bpf+0x1d                   /usr/lib/x86_64-linux-gnu/libbpf.so.1
 
-Of the branches the CPU took last (LBR) the oldest comes first, the newest is number 0::
+The last branches of the CPU (LBR) are printed oldest first; the newest has number 0::
 
     [#07] _copy_from_user+0x2f (lib/usercopy.c:21)  ->  __sys_bpf+0xcc (kernel/bpf/syscall.c)
 """
@@ -45,24 +45,24 @@ if TYPE_CHECKING:
 
 
 _MIN_DURATION = 5
-#: The columns of a template (:mod:`retsnoop_py.session.repeats`), behind those of the call trace.
+#: The columns of a template (:mod:`retsnoop_py.session.repeats`), after those of the call trace.
 _TIMES, _RESULTS = 4, 5
-#: Glyphs and a blank.
+#: Width of the glyphs and a blank.
 _BEFORE_DURATION = 3
 _RUNNING = "..."
-#: Ends a line within a row. No symbol has it: printable() writes it out.
+#: Marks a line end within a row. No symbol contains it, because printable() escapes it.
 _BREAK = "\v"
-#: In windows with less room for symbols, sources stand below them, moved by so much.
+#: If a window has less room for symbols, sources are printed below, indented by this number.
 _LEAST_SYMBOL, _NARROW_INDENT = 16, 4
-#: Tables with so many rows together are kept; texts of a table that differ in their widths, and
-#: results, each forgotten together.
+#: Limits of caches: rows of all tables; texts per table with different widths; results. The texts
+#: of a table, and the results, are dropped together.
 _ROOM = 1 << 16
 _MAX_TABLES = 16
 _MAX_RESULTS = 1 << 14
 
 
 class _Row(NamedTuple):
-    """The cells of a row that all stacks of a shape share; ``call`` is the position of its call."""
+    """The cells of a row that all stacks of a shape share; ``call``: index of its call."""
 
     marks: str
     symbol: str
@@ -110,7 +110,7 @@ class _StackTable:
         return table % tuple(cells)
 
     def template(self, calls: Sequence[Call]) -> list[str]:
-        """The rows with symbolic calls."""
+        """Return the rows with symbolic calls."""
         from retsnoop_py.session.repeats import Kind, placeholder
 
         lines = []
@@ -149,7 +149,7 @@ class _StackTable:
         """Return the space between a row's symbol and its source.
 
         The sources form a column. In a narrow window, the column starts early enough for the
-        longest source. The source of a longer symbol is printed behind the symbol or below it.
+        longest source. The source of a longer symbol is printed after the symbol or below it.
         """
         wide, column = display_width(row.symbol), self._symbol
         room = self._columns - before - len("  ")
@@ -191,7 +191,7 @@ class StackSection:
         self._results: dict[tuple[int, int], str] = {}
 
     def lines(self, report: Report) -> list[str]:
-        """The merged stack, outermost call first; no line ends in blanks."""
+        """Return the merged stack, outermost call first; no line ends in blanks."""
         stack = report.stack
         if stack is None or not stack.shape.rows:
             return []
@@ -231,7 +231,7 @@ class StackSection:
     def _add_origins(
         self, report: Report, stack: Stack, rows: Sequence[list[str]], duration: int
     ) -> None:
-        """Below each call what its way says."""
+        """Add the source of the result below each call with a recorded path."""
         assert self._origins is not None
         indent = _BEFORE_DURATION + duration + 1
         for position, lines in zip(self._table(stack.shape).calls, rows, strict=True):
@@ -283,7 +283,7 @@ class StackSection:
         return text
 
     def _cells(self, shape: StackShape, row: ShapeRow, *, is_innermost: bool) -> Iterator[_Row]:
-        """A row's cells and those of a row for each function inlined in it."""
+        """Yield the cells of a row, and of a row for each inlined function."""
         marks, call = "  ", None if row.call is None else shape.calls[row.call]
         if call is not None:
             marks = ("!" if is_innermost and row.frame is None else " ") + (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the threads of a command wait for, as a page.
+"""The page about a command's threads that wait, with the reasons.
 
 ::
 
@@ -27,14 +27,14 @@ from retsnoop_py.text import display_width, pad, printable, wrapped
 
 __all__ = ["waiting_lines"]
 
-#: So many other threads are listed without -v.
+#: Maximum number of other threads without -v.
 _MOST = 8
 
 
 def waiting_lines(
     waits: Sequence[Waiting], palette: Palette, width: int, *, verbose: bool
 ) -> Iterator[str]:
-    """The lines of the page; ``verbose``: with the kernel's functions of all threads."""
+    """Yield the lines of the page; ``verbose``: with the kernel functions of all threads."""
     if not waits:
         return
     first, *others = waits
@@ -60,7 +60,7 @@ def waiting_lines(
 
 
 def _call(one: Waiting, palette: Palette) -> Iterator[str]:
-    """The system call, and the kernel's functions that it waits in."""
+    """Yield the system call, and the kernel functions in which it waits."""
     if one.call:
         yield f"{paint(printable(one.call), palette.name)}({printable(one.arguments)})"
         yield ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Why a system call failed, as a page.
+"""The page that explains why a system call failed.
 
 ::
 
@@ -38,12 +38,12 @@ from retsnoop_py.text import display_width, pad, printable, wrapped
 
 __all__ = ["WhyPage", "answer_lines", "failure_text", "headline", "reason_of"]
 
-#: What is shown of a call's arguments, in columns.
+#: Maximum width of a call's arguments in columns.
 _ARGUMENTS = 72
 
 
 def _cost(cost: Cost, has_command: bool) -> str:
-    """The time that ``why`` took on top of the command's own, and for what."""
+    """Return the time that ``why`` took in addition to the command's own time, by purpose."""
     own = cost.attach + cost.detach + cost.other
     what = f"the {cost.command:.1f} s that CMD ran"
     base = what if has_command else f"{cost.command:.1f} s of waiting"
@@ -54,9 +54,9 @@ def _cost(cost: Cost, has_command: bool) -> str:
 
 
 class WhyPage:
-    """Writes the page; ``verbose`` also lists what programs try in their ordinary work.
+    """Write the page; ``verbose`` also lists expected failures of ordinary work.
 
-    ``width``: how many columns its lines are to take, where that can be; 0: any number.
+    ``width``: maximum number of columns, if possible; 0: no limit.
     """
 
     def __init__(self, palette: Palette, *, verbose: bool = False, width: int = 0) -> None:
@@ -65,7 +65,7 @@ class WhyPage:
         self._width = width
 
     def lines(self, found: Why) -> Iterator[str]:
-        """The lines of the page; none ends in blanks."""
+        """Yield the lines of the page; none ends in blanks."""
         yield from waiting_lines(found.waiting, self._palette, self._width, verbose=self._verbose)
         if found.waiting and (found.explained is not None or (found.failures and self._verbose)):
             yield ""
@@ -84,7 +84,7 @@ class WhyPage:
             yield from self._paragraph(_cost(found.cost, bool(found.command)), 0)
 
     def _answer(self, call: ExplainedCall) -> Iterator[str]:
-        """What failed and why, in the user's terms; the kernel's part follows it."""
+        """Yield the failure and its reason in the user's terms; the kernel's part follows."""
         if call.what is None:
             return
         yield from answer_lines(_failure(call), *_parts(call.reason), self._width)
@@ -94,7 +94,7 @@ class WhyPage:
         yield ""
 
     def _doubt(self, call: ExplainedCall) -> Iterator[str]:
-        """Why another call may be meant."""
+        """Yield the reason why another call may be meant."""
         reported = call.reported
         if reported is None:
             return
@@ -126,7 +126,7 @@ class WhyPage:
         place = ""
         if call.user is not None:
             place = printable(f", at {call.user.file}:{call.user.line} ({call.user.function})")
-        # the run that looks at everything keeps no arguments
+        # The run that follows all functions keeps no arguments.
         is_kept = bool(call.arguments or call.origin)
         name = f"{syscall}({_arguments(call.arguments)})" if is_kept else syscall
         wide = display_width(f"{name} returned {told} to {who}{place}")
@@ -161,7 +161,7 @@ class WhyPage:
             )
             yield f"  {mark} {printable(one.function.name)}{result}"
         if call.origin is not None:
-            # that it is not known what decided there is no news where it is told below
+            # An unknown decision is not reported if the deduced origin below has it.
             origin = structs.replace(call.origin, unknown=None) if call.deduced else call.origin
             is_guess = call.certainty == "inferred" and not call.deduced
             yield from origin_lines(origin, 8, self._palette, self._width, is_guess=is_guess)
@@ -206,7 +206,7 @@ class WhyPage:
 
 
 def _certainty(call: ExplainedCall) -> str:
-    """How sure each part of the answer is, in one line."""
+    """Return the certainty of each part of the answer, in one line."""
     parts = [
         ("call", call.reported.certainty if call.reported is not None else "inferred"),
         ("reason", call.reason.certainty if call.reason is not None else "unknown"),
@@ -216,7 +216,7 @@ def _certainty(call: ExplainedCall) -> str:
 
 
 def headline(found: Why) -> str:
-    """Return what failed, in one sentence; ``cat:`` alone if :func:`reason_of` says it all."""
+    """Return the failure in one sentence; only ``cat:`` if :func:`reason_of` is sufficient."""
     call = found.explained
     if call is not None:
         return _failure(call)
@@ -226,7 +226,7 @@ def headline(found: Why) -> str:
 
 
 def reason_of(found: Why) -> Reason | None:
-    """Return why it failed, of the explained call or of the command's end; None: not known."""
+    """Return the reason of the explained call or of the command's end; None if unknown."""
     return found.explained.reason if found.explained is not None else found.reason
 
 
@@ -235,9 +235,9 @@ def _parts(reason: Reason | None) -> tuple[str, Sequence[str]]:
 
 
 def answer_lines(failure: str, reason: str, advice: Sequence[str], width: int) -> Iterator[str]:
-    """Yield the first paragraph of an answer: the failure, its reason, and what to change.
+    """Yield the first paragraph of an answer: the failure, its reason, and the advice.
 
-    Lines have at most ``width`` columns where that can be; 0: any number.
+    Lines have at most ``width`` columns if possible; 0: no limit.
     """
     yield from wrapped(printable(failure), 0, width)
     if reason:
@@ -262,7 +262,7 @@ def _failure(call: ExplainedCall) -> str:
 
 
 def _meaning(error: str) -> str:
-    """The C library's text of an error."""
+    """Return the C library's text of an error."""
     number = next((one for one, name in ERRNO_NAMES.items() if name == error), 0)
     text = os.strerror(number) if number else ""
     return "" if text.startswith("Unknown") else text
@@ -273,7 +273,7 @@ def _subject(found: Why) -> str:
 
 
 def _arguments(arguments: Sequence[to.Argument]) -> str:
-    """The arguments that fit, those that are small; what a struct holds is in the JSON."""
+    """Return the arguments that fit; contents of structs are only in the JSON."""
     shown: list[str] = []
     for one in arguments:
         text = printable(one.text)

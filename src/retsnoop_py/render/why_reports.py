@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The answer of ``why`` for pipelines: GitHub's annotations, JUnit's XML, SARIF.
 
-Each one carries the answer's first paragraph: what failed, the reason, what to change. The whole
-page stands below it where the format has a place for that.
+Each format contains the answer's first paragraph: the failure, its reason and the advice. The whole
+page follows if the format has a field for it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def _has_failed(found: Why) -> bool:
 
 
 def _wait(found: Why) -> Waiting | None:
-    """What the page begins with if the command hung: the thread that holds the others up."""
+    """Return the first thread of the page if the command hung: it blocks the others."""
     return found.waiting[0] if found.waiting else None
 
 
 def _sentence(found: Why) -> str:
-    """What failed and why, in one line."""
+    """Return the failure and its reason in one line."""
     wait, reason = _wait(found), reason_of(found)
     if wait is not None:
         return printable(wait.sentence)
@@ -70,7 +70,7 @@ def _title(found: Why) -> str:
 
 
 def _place(found: Why) -> tuple[str, int] | None:
-    """The line of the program that made the call, if it is known."""
+    """Return the line of the program that made the call, or None."""
     user = found.explained.user if found.explained is not None else None
     if user is None or not user.file or not user.line:
         return None
@@ -137,5 +137,5 @@ def sarif(found: Why) -> Iterator[str]:
     yield from json.dumps(log, indent=1).split("\n")
 
 
-#: By value of --format.
+#: The report functions, by value of --format.
 FORMATS = {"github": github, "junit": junit, "sarif": sarif}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Why a system call failed: the line of ``why --format json``, and what its page is made of."""
+"""The reason of a failed system call: the objects of ``why --format json`` and of its page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
     "Why",
 ]
 
-#: Grows when a field changes its meaning or goes away; new fields may come without that.
+#: Increased if a field changes its meaning or is removed. New fields need no new version.
 VERSION = 1
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which functions to trace: globs, presets and deny lists against what the kernel has."""
+"""Select the functions to trace: match globs, presets and deny lists against the kernel."""

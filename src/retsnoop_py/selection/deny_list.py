@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Functions that are never traced, whatever the globs say: group, reason, globs.
+"""Functions that are never traced, for any globs: group, reason, globs.
 
-The reason is what a user is told; the groups are
+The reason is printed. The groups are
 
-* self: what our own programs and the kernel run for each event: tracing it traces itself
+* self: code that our own programs and the kernel run for each event: tracing it traces itself
 * lock: spin locks, RCU, preemption and migration markers: everywhere, and used by tracing
 * entry: the way into and out of the kernel, where RCU may not be watching
 * idle: the idle loop: tracing it has crashed kernels
@@ -307,7 +307,7 @@ _DENY: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 
 class Deny(Value):
-    """One glob of the list; ``group`` is a kind of reason, see above."""
+    """A glob of the list; ``group`` is one of the groups above."""
 
     glob: str
     reason: str
@@ -315,5 +315,5 @@ class Deny(Value):
 
 
 def load() -> tuple[Deny, ...]:
-    """The whole list, in this order."""
+    """Return the whole list, in this order."""
     return tuple([Deny(glob, reason, group) for group, reason, globs in _DENY for glob in globs])

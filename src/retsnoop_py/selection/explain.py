@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a selection tells: its numbers, or why an entry glob finds nothing."""
+"""Describe a selection: its numbers, or why an entry glob matches nothing."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from retsnoop_py.selection.globs import NameGlob
 from retsnoop_py.selection.model import Reason, Rejection, Role, Selection
 from retsnoop_py.text import did_you_mean, named
 
-#: More names than this are not compared one by one.
+#: Maximum number of names that are compared one by one.
 _MAX_CANDIDATES = 3000
 _SHOWN = 3
 
 
 class NoMatch(InputError):
-    """Nothing that was asked for can be traced; ``rejections`` has what was refused."""
+    """No selected function can be traced; ``rejections`` has the rejected functions."""
 
     def __init__(
         self, message: str, hint: str | None = None, rejections: Sequence[Rejection] = ()
@@ -34,7 +34,7 @@ class NoMatch(InputError):
 def no_match(
     facts: KernelFacts, glob: NameGlob, functions: Functions, rejections: list[Rejection]
 ) -> NoMatch:
-    """The error for a mandatory entry glob without a function, with the most likely cause."""
+    """Return the error, with the likely cause, for a mandatory entry glob without a match."""
     what = f"entry glob '{glob.spec}'"
     refused = [r for r in rejections if _matches(glob, r)]
     if refused:
@@ -49,7 +49,7 @@ def no_match(
     if module and not set("*?") & set(module) and module not in {m.name for m in facts.modules}:
         return NoMatch(f"{what}: module '{module}' is not loaded", f"run `modprobe {module}`")
     message = f"{what} matches no kernel function"
-    # Only a name that the shell expanded is a file and has no wildcard left.
+    # A name that the shell expanded is a file name and has no wildcards.
     if glob.is_exact and Path(glob.name).exists():
         return NoMatch(
             message,
@@ -71,9 +71,9 @@ def _matches(glob: NameGlob, rejection: Rejection) -> bool:
 def near_names(
     facts: KernelFacts, glob: NameGlob, functions: Functions, *, only_variants: bool = False
 ) -> list[str]:
-    """Names of functions that can be traced and come close to ``glob``, a few.
+    """Return a few names of traceable functions that are similar to ``glob``.
 
-    ``only_variants``: the function is there, so only copies the compiler made of it will do.
+    ``only_variants``: the function exists, so only the compiler's variants of it are returned.
     """
     bare = glob.name.strip("*?")
     if not bare:
@@ -88,7 +88,7 @@ def near_names(
 
 
 class _Finder:
-    """Looks names up among the functions that can be traced."""
+    """Search names among the traceable functions."""
 
     def __init__(self, facts: KernelFacts, functions: Functions) -> None:
         self._kallsyms = facts.kallsyms
@@ -107,9 +107,9 @@ class _Finder:
 
 
 def warnings(selection: Selection) -> Iterator[str]:
-    """The warnings: functions that were named and are not traced, globs without effect.
+    """Yield the warnings: named functions that are not traced, and globs without effect.
 
-    One for each kind, however many there are: a file of names (``@FILE``) may have thousands.
+    There is one warning for each kind, because a file of names (``@FILE``) may have thousands.
     """
     refused: dict[str, list[str]] = {}
     for rejection in selection.rejections:
@@ -132,7 +132,7 @@ def warnings(selection: Selection) -> Iterator[str]:
 
 
 def report(selection: Selection, verbose: int) -> Iterator[str]:
-    """The lines for verbosity ``verbose``; none for 0."""
+    """Yield the lines for verbosity ``verbose``; none for 0."""
     if verbose < 1:
         return
     if verbose > 1:
@@ -149,7 +149,8 @@ def report(selection: Selection, verbose: int) -> Iterator[str]:
             yield f"No BTF for {where}: its functions are assumed to return int."
     hidden = 0
     for rejection in selection.rejections:
-        # A glob such as *bpf* matches hundreds of these: tracepoint glue, .cold parts.
+        # A glob such as *bpf* matches hundreds of functions without a trace point: tracepoint glue,
+        # .cold parts.
         if verbose < 2 and rejection.reason is Reason.NOT_TRACEABLE:
             hidden += 1
         else:

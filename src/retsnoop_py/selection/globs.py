@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a user writes to name functions.
+"""The user's syntax for naming functions.
 
-``NAME``, ``NAME[MOD]`` or ``NAME [MOD]`` match whole names of functions and modules, where
-``*`` is any text and ``?`` any one character; without ``[MOD]`` functions of vmlinux and of
-every module match, with it only those of matching modules. ``:PATH`` matches source files,
-``@FILE`` stands for the globs in a file, separated by white space.
+``NAME``, ``NAME[MOD]`` or ``NAME [MOD]`` match whole names of functions and modules. ``*`` is any
+text and ``?`` any character. Without ``[MOD]`` functions of vmlinux and of every module match, with
+``[MOD]`` only functions of matching modules. ``:PATH`` matches source files, ``@FILE`` stands for
+the globs in a file, separated by white space.
 
-Presets are ready-made sets of them, each a file in ``presets/``.
+Presets are ready-made sets of globs, each in a file in ``presets/``.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class NameGlob(Value):
 
     @property
     def spec(self) -> str:
-        """``name`` or ``name [module]``."""
+        """Return ``name`` or ``name [module]``."""
         return self.name if self.module is None else f"{self.name} [{self.module}]"
 
     @property
     def is_exact(self) -> bool:
-        """Whether it names one function, without wildcards."""
+        """Return True if the glob has no wildcards and so names one function."""
         return not set("*?") & set(self.name)
 
 
@@ -50,12 +50,12 @@ class PathGlob(Value):
 
     @property
     def spec(self) -> str:
-        """As a user writes it."""
+        """Return the glob in the user's syntax."""
         return f":{self.pattern}"
 
 
 def parse(spec: str) -> NameGlob | PathGlob:
-    """The glob ``spec`` means. Raises :class:`UsageError` for what cannot mean one."""
+    """Return the glob for ``spec``. Raise :class:`UsageError` if it is not valid."""
     if spec.startswith(":"):
         if spec == ":":
             raise UsageError("empty source path ':'", "write ':kernel/bpf/*.c', for example")
@@ -70,10 +70,10 @@ def parse(spec: str) -> NameGlob | PathGlob:
 
 
 def expand(specs: Iterable[str]) -> tuple[str, ...]:
-    """``specs`` with each ``@FILE`` replaced by the globs in FILE.
+    """Return ``specs`` with each ``@FILE`` replaced by the globs in FILE.
 
-    Raises :class:`InputError` for a file that cannot be read, :class:`UsageError` for one that
-    names source paths or further files: those belong on the command line.
+    Raise :class:`InputError` if a file cannot be read. Raise :class:`UsageError` if a file contains
+    source paths or further files, which belong on the command line.
     """
     expanded: list[str] = []
     for spec in specs:
@@ -112,8 +112,8 @@ def _presets() -> Traversable:
 class Preset(Value):
     """A set of globs for a part of the kernel.
 
-    ``entry_otherwise`` is for kernels that can trace nothing that ``entry`` matches. ``errors``:
-    the names of the errors that this preset is about; empty: all.
+    ``entry_otherwise`` is for kernels that cannot trace any function that ``entry`` matches.
+    ``errors``: names of the errors that this preset is about; empty: all.
     """
 
     name: str
@@ -126,12 +126,12 @@ class Preset(Value):
 
 
 def preset_names() -> list[str]:
-    """The presets there are."""
+    """Return the names of all presets, sorted."""
     return sorted(one.name.removesuffix(".toml") for one in _presets().iterdir())
 
 
 def load_preset(name: str) -> Preset:
-    """The preset called ``name``; raises :class:`UsageError` if there is none."""
+    """Return the preset called ``name``; raise :class:`UsageError` if it does not exist."""
     if name not in preset_names():
         raise UsageError(f"unknown preset '{name}'", f"there are: {', '.join(preset_names())}")
     import tomllib

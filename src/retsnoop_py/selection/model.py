@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The outcome of a selection: every function asked for, traced or with the reason why not.
+"""The result of a selection: every selected function, traced or with a reason why not.
 
-Annotations are types here, for the sake of the named tuples: see ``kernel/btf.py``.
+Annotations are types here, because of the named tuples: see ``kernel/btf.py``.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ __all__ = ["GlobCount", "Reason", "Rejection", "Role", "Selection", "TypeSource"
 
 
 class Role(Enum):
-    """What a glob is for."""
+    """The role of a glob."""
 
     ENTRY = "entry"
     ALLOW = "allow"
@@ -23,7 +23,7 @@ class Role(Enum):
 
 
 class Reason(Enum):
-    """Why a function that was asked for is not traced; the value is what people read."""
+    """Why a selected function is not traced; the value is printed."""
 
     DENIED = "denied by your glob"
     DENIED_BY_PRESET = "denied by the preset"
@@ -36,9 +36,9 @@ class Reason(Enum):
 
 
 class Rejection(NamedTuple):
-    """A function that is not traced. ``detail`` is more about the reason, possibly empty.
+    """A function that is not traced. ``detail`` adds to the reason and may be empty.
 
-    ``named``: the user wrote its very name, so the refusal will come as a surprise.
+    ``named``: the user wrote this exact name, so the rejection is a surprise.
     """
 
     name: str
@@ -49,20 +49,20 @@ class Rejection(NamedTuple):
 
     @property
     def label(self) -> str:
-        """``name`` or ``name [module]``."""
+        """Return ``name`` or ``name [module]``."""
         return f"{self.name} [{self.module}]" if self.module else self.name
 
     @property
     def text(self) -> str:
-        """The reason in words."""
+        """Return the reason in words."""
         return f"{self.reason.value}: {self.detail}" if self.detail else self.reason.value
 
 
 class GlobCount(NamedTuple):
-    """A glob, where it came from, and how many functions it matched.
+    """A glob, its origin, and the number of functions that it matched.
 
-    For entry and allow globs ``matched`` counts functions the kernel can trace and
-    ``untraceable`` others, for deny globs ``matched`` counts what those had chosen.
+    For entry and allow globs, ``matched`` counts traceable functions and ``untraceable`` other
+    functions. For deny globs, ``matched`` counts selected functions.
     """
 
     spec: str
@@ -74,17 +74,17 @@ class GlobCount(NamedTuple):
 
 
 class TypeSource(Value):
-    """A BTF that was looked at: of ``module``, None for vmlinux; ``found`` tells if it is there."""
+    """A BTF that was searched: of ``module``, None for vmlinux; ``found``: it exists."""
 
     module: str | None
     found: bool
 
 
 class Selection(Value):
-    """What to trace. A function's id is its position in ``functions``, ordered by address.
+    """The functions to trace. A function's id is its position in ``functions``, sorted by address.
 
-    ``discovered`` counts the functions the kernel can trace, ``matched`` those the globs chose
-    among them, ``unique`` the different names of these.
+    ``discovered`` counts the traceable functions, ``matched`` the functions that the globs selected
+    from these, ``unique`` their different names.
     """
 
     functions: Sequence[Function]
@@ -97,12 +97,12 @@ class Selection(Value):
 
 
 class UnitSource(Protocol):
-    """Knows which addresses come from which source files."""
+    """Maps source files to addresses."""
 
     def functions_in(self, pattern: str) -> list[tuple[int, int]]:
-        """Run-time address ranges ``(first, beyond)`` of the units whose path matches."""
+        """Return runtime address ranges ``(first, beyond)`` of the units with a matching path."""
         ...
 
     def included_in(self, pattern: str, addresses: Sequence[int]) -> list[int]:
-        """Those of the functions at ``addresses``, ascending, whose line is in such a file."""
+        """Return those of ``addresses``, ascending, whose function is in a matching source file."""
         ...

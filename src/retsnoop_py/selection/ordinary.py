@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Results that look like failures and are none, as a list of functions says.
+"""Results that look like failures but are ordinary, from a list of functions.
 
-A kernel function that returns a pointer fails by NULL, and one that returns a number by -4095
-to -1: that is the rule, and there are exceptions, in which NULL means "none was asked for". Such
-a result must not become the origin of an error. The list is ``no-failure.txt``, and what the
-user adds to it; each entry says why.
+As a rule, a kernel function that returns a pointer fails with NULL, and a function that returns a
+number fails with -4095 to -1. There are exceptions, such as a NULL that means "no object was
+requested". Such a result must not become the origin of an error. The list is ``no-failure.txt``
+plus the user's entries; each entry has a reason.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _FORM = "FUNCTION RESULT KERNELS REASON"
 
 
 class Rule(Value):
-    """What is no failure of the functions that ``glob`` matches, and why.
+    """An ordinary result of the functions that ``glob`` matches, with the reason.
 
-    ``error`` is a positive error number, 0 for NULL; None takes back what earlier rules say of
-    these functions. ``first`` and ``last`` are the kernels it is true of, as (major, minor).
+    ``error`` is a positive error number, 0 for NULL; None removes the earlier rules for these
+    functions. ``first`` and ``last`` are the first and last kernel of the rule, as (major, minor).
     """
 
     glob: str
@@ -45,14 +45,14 @@ class Rule(Value):
 
     @property
     def result(self) -> str:
-        """``NULL``, ``-ENOENT`` or ``failure``, as it is written in a file."""
+        """Return ``NULL``, ``-ENOENT`` or ``failure``, as written in a file."""
         return _WITHDRAWN if self.error is None else _result_text(self.error)
 
 
 def parse(text: str, name: str) -> list[Rule]:
-    """The rules of a file: a line each, ``#`` begins a comment.
+    """Return the rules of a file: one per line; ``#`` begins a comment.
 
-    Raises :class:`DataError` with the file's ``name`` and the line for what is no rule.
+    Raise :class:`DataError` with the file's ``name`` and the line number for an invalid line.
     """
     rules = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -93,7 +93,7 @@ def _error(text: str) -> int | None:
 
 
 def _kernels(text: str) -> tuple[tuple[int, int], tuple[int, int]]:
-    """``*``, ``6.1``, ``7.0-``, ``-6.6`` or ``5.10-6.1``; both ends count."""
+    """Return the range of ``*``, ``6.1``, ``7.0-``, ``-6.6`` or ``5.10-6.1``; ends included."""
     if text == "*":
         return (0, 0), (9999, 0)
     first, dash, last = text.partition("-")
@@ -109,10 +109,9 @@ def _version(release: str) -> tuple[int, int]:
 
 
 def load(further: Path | None = None) -> list[Rule]:
-    """The rules that are shipped, the user's own if there are any, and those of ``further``.
+    """Return the shipped rules, the user's own rules if any, and the rules of ``further``.
 
-    Raises :class:`InputError` where ``further`` cannot be read, :class:`DataError` for a file
-    that makes no sense.
+    Raise :class:`InputError` if ``further`` cannot be read, :class:`DataError` for an invalid file.
     """
     rules = _read(SHIPPED)
     own = user_file("no-failure.txt")
@@ -133,11 +132,11 @@ def _read(path: Path) -> list[Rule]:
 def apply_rules(
     functions: Sequence[Function], rules: Sequence[Rule], release: str
 ) -> tuple[FunctionTable, dict[str, str]]:
-    """``functions`` that know what is no failure of theirs, and why: sentence to reason.
+    """Return ``functions`` with the flags of ordinary results, and the reason for each sentence.
 
-    A compiler's copy (``.constprop.0`` ...) counts as the function itself. Of several rules for
-    one function and NULL the last one counts, and likewise of those for an error number, of
-    which a function can have one.
+    A compiler's variant (``.constprop.0`` ...) counts as the function itself. If several rules for
+    a function have NULL, the last rule counts. The same is true of error numbers; a function can
+    have only one.
     """
     kernel = _version(release)
     true_here = [rule for rule in rules if rule.first <= kernel <= rule.last]
@@ -175,7 +174,7 @@ def _matches(rule: Rule, name: str) -> bool:
 
 
 def _effective(function: Function, rules: Iterable[Rule]) -> list[Rule]:
-    """Of the rules for one function those that count: one for NULL, one for an error at most."""
+    """Return the effective rules for a function: at most one for NULL and one for an error."""
     null: Rule | None = None
     number: Rule | None = None
     for rule in rules:
@@ -198,7 +197,7 @@ def _flags(rules: Iterable[Rule]) -> int:
 
 
 def ordinary_results(function: Function) -> tuple[str, ...]:
-    """What is no failure of this function although it looks like one: ``NULL``, ``-ENOENT``."""
+    """Return the ordinary results of a function that look like failures: ``NULL``, ``-ENOENT``."""
     flags = int(function.flags)
     number = flags >> ERROR_SHIFT
     null = ("NULL",) if flags & FuncFlags.NULL_OK else ()

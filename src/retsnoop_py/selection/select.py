@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The selection: what the user wrote, as globs, against what the kernel has.
+"""Select functions: match the user's globs against the kernel's functions.
 
-Everything works on line numbers of kallsyms, so functions of one name stay apart. A function
-is chosen if an entry or allow glob matches it and no deny glob does, and traced if the kernel
-can trace it; each one that is chosen and not traced is kept with the reason.
+Functions are identified by line numbers of kallsyms, so functions of the same name stay apart. A
+function is selected if an entry or allow glob matches and no deny glob does. It is traced if the
+kernel can trace it. Each selected function that is not traced is recorded with the reason.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ from retsnoop_py.value import Value, replace
 
 
 class Asked(Value):
-    """One glob: ``origin`` says where it comes from.
+    """A glob with its ``origin``.
 
-    An entry glob is ``mandatory`` if finding nothing for it is an error: a source path may
-    well hold nothing that can be traced. ``reason`` and ``detail`` are those of a deny glob.
+    If a ``mandatory`` entry glob matches no function, this is an error. Source paths are not
+    mandatory, because a file may have no traceable function. ``reason`` and ``detail`` are for deny
+    globs.
     """
 
     glob: NameGlob | PathGlob
@@ -53,14 +54,14 @@ class Asked(Value):
 
     @property
     def is_internal(self) -> bool:
-        """Whether it comes from the list of what is never traced."""
+        """Return True if the glob is in the list of functions that are never traced."""
         return self.reason is Reason.DENIED_INTERNALLY
 
 
 class Plan(Value):
-    """Globs by role, in the order in which they are tried.
+    """Globs by role, in the order in which they are matched.
 
-    ``otherwise`` has, by origin, what replaces the entry globs of a preset on some kernels.
+    ``otherwise`` has, by origin, the globs that replace a preset's entry globs on some kernels.
     """
 
     entry: tuple[Asked, ...]
@@ -69,7 +70,7 @@ class Plan(Value):
     otherwise: Mapping[str, tuple[Asked, ...]] = MappingProxyType({})
 
     def on(self, can_trace: Callable[[NameGlob], bool]) -> Plan:
-        """The plan for a kernel of which ``can_trace`` says if it can trace what a glob matches."""
+        """Return the plan for a kernel; ``can_trace`` returns whether any match can be traced."""
         entry = self.entry
         for origin, instead in self.otherwise.items():
             own = [asked for asked in entry if asked.origin == origin]
@@ -79,16 +80,16 @@ class Plan(Value):
 
     @property
     def names(self) -> frozenset[str]:
-        """The functions whose very names the user asked for."""
+        """Return the exact function names that the user wrote."""
         asked = (one for one in (*self.entry, *self.allow) if one.origin in ("-e", "-a"))
         globs = (one.glob for one in asked)
         return frozenset(g.name for g in globs if isinstance(g, NameGlob) and g.is_exact)
 
 
 def make_plan(settings: SelectionSettings) -> Plan:
-    """Parse all globs and add those of the presets and the internal deny list.
+    """Parse all globs and add the globs of presets and of the internal deny list.
 
-    Raises :class:`UsageError` for a bad glob, an unknown preset, or no entry glob at all.
+    Raise :class:`UsageError` for an invalid glob, an unknown preset, or no entry glob at all.
     """
     chosen = [globs.load_preset(name) for name in settings.presets]
     entry = [_entry(spec, "-e") for spec in settings.entry]
@@ -136,11 +137,11 @@ def build_functions(
     prototypes: bool = True,
     telling: bool = False,
 ) -> tuple[FunctionTable, tuple[TypeSource, ...]]:
-    """The functions at ``indexes`` of kallsyms, in that order, and the BTF they come from.
+    """Return the functions at ``indexes`` of kallsyms, in that order, and their BTF sources.
 
-    Those in ``entries`` start sessions. Without ``prototypes`` they have none: writing them
-    takes longer than all the rest. ``telling``: leave out those whose result cannot be a failure
-    or false, such as functions without a result.
+    Functions in ``entries`` start sessions. Without ``prototypes`` the functions have none, because
+    writing prototypes takes longer than all other steps. ``telling``: omit functions whose result
+    cannot be a failure or false, such as void functions.
     """
     chosen = array("I", indexes)
     addresses, extents, names, modules = facts.kallsyms.table.columns(chosen)
@@ -182,7 +183,7 @@ def build_functions(
 
 
 def _by_module(modules: Sequence[str]) -> dict[str, list[slice]]:
-    """Where the functions of each module are: in few runs, for symbols are sorted by address."""
+    """Return the positions of each module's functions, as a few runs: addresses are sorted."""
     found: dict[str, list[slice]] = {}
     at = 0
     for module, run in groupby(modules):
@@ -193,19 +194,19 @@ def _by_module(modules: Sequence[str]) -> dict[str, list[slice]]:
 
 
 def _prototype(btf: Btf | None, btf_id: int) -> str | None:
-    """The prototype of function ``btf_id`` in C; None without BTF."""
+    """Return the prototype of function ``btf_id`` in C; None without BTF."""
     return btf.prototype(btf_id)[1] if btf is not None and btf_id else None
 
 
-#: A plain number: flags are slow to calculate with.
+#: A plain number, because operations on IntFlag are slow.
 _ENTRY = int(FuncFlags.ENTRY)
 
 
 class _Returned(NamedTuple):
-    """How the results of functions with one return type read.
+    """How to read the results of functions with one return type.
 
-    ``is_mute``: none of them is a failure or false. ``by_name``: the function's name may say
-    something else (:func:`result_for`).
+    ``is_mute``: no result is a failure or false. ``by_name``: the function's name may determine
+    another type (:func:`result_for`).
     """
 
     result: ResultType
@@ -220,14 +221,14 @@ def _returned(result: ResultType, *, by_name: bool = False) -> _Returned:
     return _Returned(result, int(flags), is_mute, by_name)
 
 
-#: What a function returns of which BTF tells nothing.
+#: The result type of a function without BTF.
 _UNKNOWN = _returned(UNKNOWN_RESULT)
 
 
 def _looked_up(btf: Btf | None, names: Sequence[str]) -> tuple[array[int], list[_Returned]]:
-    """The BTF ids of functions so called, 0 for none, and what they return.
+    """Return the BTF ids of functions with these names (0 if missing) and their result types.
 
-    A variant takes other parameters than its origin, but what it returns is the same.
+    A compiler's variant may have other parameters than the original function, but the same result.
     """
     nothing = array("I", bytes(4 * len(names)))
     ids = btf.ids_of(names, Kind.FUNC) if btf is not None else nothing
@@ -249,7 +250,7 @@ def _looked_up(btf: Btf | None, names: Sequence[str]) -> tuple[array[int], list[
 
 
 def _results(btf: Btf, ids: array[int]) -> dict[int, _Returned]:
-    """What the functions ``ids`` return by BTF."""
+    """Return the result types of the functions ``ids``, by BTF."""
     present = array("I", filter(None, ids))
     returns = btf.returns(present)
     of_types = {}
@@ -266,11 +267,11 @@ def select(
     *,
     prototypes: bool = True,
 ) -> Selection:
-    """Choose the functions to trace; ``units`` resolves source paths.
+    """Select the functions to trace; ``units`` resolves source paths.
 
-    ``prototypes``: the functions have them, which costs more than everything else here.
-    Raises :class:`UsageError` for a bad glob, :class:`NoMatch` if a mandatory entry glob
-    finds nothing that can be traced, and what reading the facts raises.
+    ``prototypes``: add prototypes, which takes longer than all other steps. Raise
+    :class:`UsageError` for an invalid glob, :class:`NoMatch` if a mandatory entry glob matches no
+    traceable function, and errors of reading the facts.
     """
     return Selector(facts, settings, units, prototypes=prototypes).run()
 
@@ -279,7 +280,7 @@ _COLD = "it is the unlikely part of another function"
 
 
 class _Chosen(Value):
-    """What the globs match: by function the first glob that does, and counts by glob."""
+    """The matches of the globs: the first matching glob of each function, and counts per glob."""
 
     entries: dict[int, Asked]
     allowed: dict[int, Asked]
@@ -288,7 +289,7 @@ class _Chosen(Value):
 
 
 class Selector:
-    """One selection under way."""
+    """A running selection."""
 
     def __init__(
         self,
@@ -311,7 +312,7 @@ class Selector:
         self._named = self.plan.names
 
     def run(self) -> Selection:
-        """Select."""
+        """Run the selection."""
         chosen = self._choose()
         if self._has_namesakes(chosen) and self.facts.tell_namesakes():
             self.functions = self.facts.functions
@@ -325,7 +326,7 @@ class Selector:
         return any(states[i] == ambiguous for i in (*chosen.entries, *chosen.allowed))
 
     def _choose(self) -> _Chosen:
-        """What the entry and allow globs match."""
+        """Return the matches of the entry and allow globs."""
         listed = self.functions.listed
         entries, entry_counts = self._matches(self.plan.entry, listed)
         allowed, allow_counts = self._matches(self.plan.allow, listed)
@@ -373,7 +374,7 @@ class Selector:
     def _matches(
         self, asked: Sequence[Asked], subset: array[int]
     ) -> tuple[dict[int, Asked], list[int]]:
-        """The first glob that matches each function of ``subset``, and the counts of all."""
+        """Return the first glob that matches each function of ``subset``, and counts per glob."""
         counts = [0] * len(asked)
         found: dict[int, Asked] = {}
         for position, one in enumerate(asked):
@@ -391,7 +392,7 @@ class Selector:
         return found, counts
 
     def _in_units(self, glob: PathGlob, subset: array[int]) -> list[int]:
-        """The functions of ``subset`` whose code the matching source files hold."""
+        """Return the functions of ``subset`` with code from the matching source files."""
         if self._units is None:
             raise UnavailableError(
                 f"'{glob.spec}' needs a kernel image with debug information",
@@ -413,7 +414,7 @@ class Selector:
     # -- reasons --
 
     def _rejections(self, subset: array[int], denied: dict[int, Asked]) -> dict[int, Rejection]:
-        """Why functions of ``subset`` are not traced."""
+        """Return why functions of ``subset`` are not traced."""
         states, ambiguous = self.functions.states, int(State.AMBIGUOUS)
         found = {
             index: self._refusal(index, Reason.BLACKLISTED)
@@ -428,8 +429,8 @@ class Selector:
         return dict(sorted(found.items()))
 
     def _between(self, first: int, beyond: int, subset: array[int]) -> array[int]:
-        """The functions of ``subset`` that begin at one of these addresses."""
-        if first >= beyond:  # as where the kernel hides addresses
+        """Return the functions of ``subset`` that begin in this address range."""
+        if first >= beyond:  # for example if the kernel hides addresses
             return subset[:0]
         above = self.kallsyms.table.above
         start = bisect_left(subset, above(max(first, 1) - 1))
@@ -450,7 +451,7 @@ class Selector:
     def _check_entries(self, traced: list[int], rejections: list[Rejection]) -> None:
         mandatory = [asked for asked in self.plan.entry if asked.mandatory]
         _, counts = self._matches(mandatory, array("I", traced))
-        # a preset is for many kernels, and not all have all of its entry functions
+        # A preset is for many kernels, and a kernel may lack some of its entry functions.
         served = {one.origin for one, count in zip(mandatory, counts, strict=True) if count}
         for asked, count in zip(mandatory, counts, strict=True):
             if asked.origin != "-e" and asked.origin in served:
@@ -476,7 +477,7 @@ def _counts(
 
 
 def merge_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same addresses in as few ranges as possible, ascending, without address 0."""
+    """Return the same addresses in as few ranges as possible, ascending, without address 0."""
     merged: list[tuple[int, int]] = []
     for first, beyond in sorted((max(first, 1), beyond) for first, beyond in ranges):
         if first >= beyond:

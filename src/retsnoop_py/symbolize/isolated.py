@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A child process that reads the files of traced processes, which may be made to do harm.
+"""Read the files of traced processes in a child process, because the files can be malicious.
 
-An ELF file with its DWARF is a program for libelf and libdw, in C, and whoever is traced chooses
-it: it may crash them, keep them busy for ever, or shrink while it is mapped. So they run in a
-process of their own (:mod:`retsnoop_py.unprivileged.process`), which has no rights, no environment,
-no network, no files but those it is sent, little memory, and so many seconds for each request. What
-it answers is data of known types, and what goes wrong costs the symbols of that one file.
+For libelf and libdw, which are written in C, an ELF file with DWARF is a program, and the owner of
+the traced process chooses it. The file may crash these libraries, loop forever, or shrink while it
+is mapped. So the libraries run in a process of their own (:mod:`retsnoop_py.unprivileged.process`).
+This process has no privileges, no environment, no network, no files except those that it receives,
+little memory, and a time limit for each request. It answers with data of known types, and a failure
+costs only the symbols of one file.
 
-:func:`serve` is the child. How long that takes to start counts under emulation, so what only the
-parent needs is imported where it is used.
+:func:`serve` is the child. Its start-up time matters under emulation, so modules for the parent
+only are imported where they are used.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ _FUNCTIONS = frozenset({2, 10})
 _SHF_ALLOC = 2
 _SHF_EXECINSTR = 4
 _PAGE = 4096
-#: Linkers that place code elsewhere in the file than in memory, as they call themselves there.
+#: Linkers that place code in the file at other offsets than in memory, by their own names.
 _OTHER_LINKERS = (b"Linker: LLD", b"mold ")
 _TABLES = ((".symtab", ".strtab"), (".dynsym", ".dynstr"))
 _DEBUG_FILES = Path("usr/lib/debug/.build-id")
 
 
 class _Symbol(NamedTuple):
-    """A function: where it begins, its bytes, and its name's place in the string table."""
+    """A function: address, size in bytes, and the offset of its name in the string table."""
 
     address: int
     size: int
@@ -54,10 +55,10 @@ class _Symbol(NamedTuple):
 
 
 class Program:
-    """An ELF file that processes map. ``name`` is what to call it.
+    """An ELF file that processes map. ``name`` is used in messages.
 
-    ``fd`` is the open file and ``debug`` its separate debug file, of which both are left open;
-    ``lines``: source lines as well. Raises OSError and DataError as :class:`ElfFile` does.
+    ``fd`` is the open file and ``debug`` its separate debug file; both stay open. ``lines``: also
+    read source lines. Raise OSError and DataError as :class:`ElfFile` does.
     """
 
     def __init__(self, fd: int, name: str, debug: int | None = None, *, lines: bool) -> None:
@@ -76,7 +77,7 @@ class Program:
         self._starts = [symbol.address for symbol in self._symbols]
 
     def resolve(self, offset: int, place: int) -> Resolved:
-        """The call that returns to ``offset`` in the file; ``place`` is what to call that."""
+        """Return the call that returns to ``offset`` in the file; ``place`` is printed for it."""
         address = self._linked(offset)
         if address is None:
             return Resolved(place, None, 0, 0, self.name)
@@ -89,7 +90,7 @@ class Program:
         return Resolved(place, name, distance, place - distance, self.name, frames)
 
     def close(self) -> None:
-        """Close what was opened for source lines."""
+        """Close the files that were opened for source lines."""
         if "_image" in self.__dict__ and self._image is not None:
             self._image.close()
         if self._debug is not None:
@@ -97,7 +98,7 @@ class Program:
             self._debug = None
 
     def _linked(self, offset: int) -> int | None:
-        """The address a byte of the file is linked to."""
+        """Return the linked address of a byte of the file, or None."""
         for section in self._sections:
             if _holds(section, offset):
                 return section.address + offset - section.offset
@@ -122,7 +123,7 @@ class Program:
             return None
 
     def _frames(self, address: int, symbol: str | None) -> tuple[SourceFrame, ...]:
-        """The inline chain, outermost first."""
+        """Return the inline chain, outermost first."""
         if self._image is None:
             return ()
         try:
@@ -140,7 +141,7 @@ class Program:
 
 
 def debug_file(build_id: str | None, root: Path = Path("/")) -> Path | None:
-    """The separate debug file of an image, None where it is not installed."""
+    """Return the separate debug file of an image; None if it is not installed."""
     if not build_id:
         return None
     path = root / _DEBUG_FILES / build_id[:2] / f"{build_id[2:]}.debug"
@@ -148,10 +149,11 @@ def debug_file(build_id: str | None, root: Path = Path("/")) -> Path | None:
 
 
 def _placed(elf: ElfFile) -> Iterator[Section]:
-    """The sections that are mapped, at their offsets in the whole file.
+    """Yield the mapped sections, with their offsets in the original file.
 
-    A debug file has their addresses only. GNU's linker places code in the file as in memory, so
-    that these tell; others do not, and without offsets nothing in them is found.
+    A debug file has only the sections' addresses. GNU's linker places code in the file as in
+    memory, so the addresses give the offsets. Other linkers do not, so no section is yielded for
+    them.
     """
     found = [s for s in elf.sections.values() if s.flags & _SHF_ALLOC]
     code = [s for s in found if s.flags & _SHF_EXECINSTR]
@@ -170,9 +172,10 @@ def _holds(section: Section, offset: int) -> bool:
 
 
 def _symbols(elf: ElfFile) -> tuple[bytes, list[_Symbol]]:
-    """The functions of the better symbol table, by address; of several names the shortest.
+    """Return the string table and the functions of the better symbol table, sorted by address.
 
-    Before them the string table that has their names: they are read when they are asked for.
+    If several symbols have the same address and size, the one with the shortest name counts. Names
+    are read only when needed.
     """
     for table, strings in _TABLES:
         raw, names = elf.read(table), elf.read(strings)
@@ -198,19 +201,20 @@ def _length(names: bytes, offset: int) -> int:
     return (end if end >= 0 else offset + MAX_NAME) - offset
 
 
-#: Seconds a request may take, and all that failed together: nobody waits for hostile files longer.
+#: Seconds for one request, and for all failed requests together. This limits the time that
+#: malicious files can take.
 _REQUEST_S = 20.0
 _PATIENCE_S = 60.0
-#: So many files are kept open for a child that has to take the place of one that ended.
+#: Number of files that stay open, so that a new child can receive them after a crash.
 _MAX_KEPT = 64
-#: Bytes of an answer: 64 frames of two names of 4,096 characters, and some.
+#: Maximum size of an answer in bytes: 64 frames with two names of 4,096 characters each, and more.
 _MAX_ANSWER = 4 << 20
 
 
 class _Request(NamedTuple):
-    """What is asked: with ``name`` a file comes, and perhaps its debug file.
+    """A request. With ``name``, a file and possibly its debug file are sent along.
 
-    Without an offset only the build id is wanted.
+    Without an offset, only the build id is requested.
     """
 
     number: int
@@ -221,7 +225,7 @@ class _Request(NamedTuple):
 
 
 class _Answer(NamedTuple):
-    """The build id in hex, or what is at the place; neither: the file cannot be read."""
+    """The build id in hex, or the resolved address; neither if the file cannot be read."""
 
     build_id: str | None = None
     resolved: Resolved | None = None
@@ -234,10 +238,10 @@ class _File(NamedTuple):
 
 
 class ProgramReader:
-    """Build ids and symbols of files that are not to be trusted.
+    """Read build ids and symbols of untrusted files.
 
-    ``lines``: source lines as well, where there is DWARF. ``warnings`` tells which files were
-    given up and why. Nothing here raises for what a file holds.
+    ``lines``: also read source lines if the file has DWARF. ``warnings`` has the rejected files and
+    the reasons. No method raises because of a file's contents.
     """
 
     def __init__(self, *, lines: bool) -> None:
@@ -246,7 +250,7 @@ class ProgramReader:
         self._lines = lines
         self._process = Unprivileged(__name__, _MAX_ANSWER)
         self._files: list[_File | None] = []
-        #: Numbers of files that the child has, and of those it will not be given again.
+        #: Numbers of files that the child has, and of files that no child receives again.
         self._sent: set[int] = set()
         self._bad: set[int] = set()
         self._patience = _PATIENCE_S
@@ -255,7 +259,7 @@ class ProgramReader:
         self._decode = msgspec.json.Decoder(_Answer).decode
 
     def start(self) -> None:
-        """Start the child, which takes a moment, before it is needed."""
+        """Start the child early, because its start takes a moment."""
         try:
             self._process.start()
         except OSError as error:
@@ -264,11 +268,11 @@ class ProgramReader:
 
     @property
     def child(self) -> int | None:
-        """The process id of the child; None if there is none."""
+        """Return the process id of the child, or None."""
         return self._process.pid
 
     def close(self) -> None:
-        """End the child and close the files."""
+        """Stop the child and close the files."""
         self._stop()
         for file in self._files:
             if file is not None:
@@ -276,17 +280,17 @@ class ProgramReader:
         self._files.clear()
 
     def build_id(self, fd: int, name: str) -> str | None:
-        """The build id in hex of the file open as ``fd``, None where it has none."""
+        """Return the build id in hex of the file open as ``fd``, or None."""
         answer = self._ask(_Request(-1, name), name, (fd,))
         return None if answer is None else answer.build_id
 
     def add(self, fd: int, debug: int | None, name: str) -> int:
-        """A number for the file open as ``fd`` and its debug file; both are closed here."""
+        """Return a number for the file open as ``fd`` and its debug file; takes over both."""
         self._files.append(_File(fd, debug, name))
         return len(self._files) - 1
 
     def resolve(self, number: int, offset: int, place: int) -> Resolved | None:
-        """The call that returns to ``offset`` in a file; None if the file cannot be read."""
+        """Return the call that returns to ``offset`` in a file; None if the file cannot be read."""
         file = self._files[number]
         if number in self._bad or (file is None and number not in self._sent):
             return None
@@ -341,7 +345,7 @@ def _close(file: _File) -> None:
 
 
 class _Child:
-    """What the child keeps."""
+    """State of the child."""
 
     def __init__(self, kind: type[Program]) -> None:
         self._kind = kind
@@ -367,7 +371,7 @@ class _Child:
 
 
 def serve(descriptor: int) -> None:
-    """Be the child: answer at a socket until the parent closes it."""
+    """Run the child: answer requests on a socket until the parent closes it."""
     from retsnoop_py.libbpf import dwarf
 
     dwarf.load()

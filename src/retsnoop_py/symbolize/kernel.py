@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kernel addresses resolved live: the name by kallsyms, source lines and files by DWARF.
+"""Resolve kernel addresses live: names from kallsyms, source lines and files from DWARF.
 
-Which code was compiled from which file (``:kernel/bpf/*.c`` stands for such code) is told in
-address ranges, not names: names miss every ``.isra`` and ``.constprop`` clone and catch unrelated
-functions of the same name in other files.
+Code compiled from a file (as in ``:kernel/bpf/*.c``) is found by address ranges instead of names.
+Names would miss every ``.isra`` and ``.constprop`` clone, and match unrelated functions of the same
+name in other files.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _WILDCARD = re.compile(r"\[[^]]*\]|[*?]")
 
 
 class CompileUnits:
-    """The compile units of vmlinux and of the loaded modules whose debug files are found."""
+    """The compile units of vmlinux and of the loaded modules with debug files."""
 
     def __init__(self, images: KernelImages) -> None:
         self._images = images
         self._units: dict[str, list[tuple[str, tuple[tuple[int, int], ...]]]] = {}
 
     def functions_in(self, pattern: str) -> list[tuple[int, int]]:
-        """The runtime address ranges [low, high) compiled from files that match ``pattern``.
+        """Return the runtime address ranges [low, high) compiled from files that match ``pattern``.
 
-        ``pattern`` is a glob on paths relative to the kernel's source root, with or without the
-        leading ``:``. Raises InputError for a malformed one, UnavailableError where there is no
-        vmlinux with DWARF to ask.
+        ``pattern`` is a glob for paths relative to the kernel's source root, with or without a
+        leading ``:``. Raise InputError for an invalid glob, and UnavailableError if no vmlinux with
+        DWARF exists.
         """
         pattern = pattern.removeprefix(":")
         matcher = compile_pattern(pattern)
@@ -50,11 +50,11 @@ class CompileUnits:
         )
 
     def included_in(self, pattern: str, addresses: Sequence[int]) -> list[int]:
-        """Those of the functions at ``addresses`` whose line is in a file that matches ``pattern``.
+        """Return those of ``addresses`` that are functions in a file that matches ``pattern``.
 
-        For files that are no compile unit, but included by one of the same folder, as
-        kernel/sched/deadline.c is by build_policy.c. ``addresses`` are ascending and of this run.
-        Raises as :meth:`functions_in` does.
+        This finds files that are not compile units, but included by a file of the same folder:
+        build_policy.c includes kernel/sched/deadline.c. ``addresses`` are ascending runtime
+        addresses. Raise the errors of :meth:`functions_in`.
         """
         pattern = pattern.removeprefix(":")
         matcher = compile_pattern(pattern)
@@ -75,7 +75,7 @@ class CompileUnits:
         return sorted(found)
 
     def _images_with(self, pattern: str, literal: str) -> Iterator[tuple[str, PlacedImage]]:
-        """vmlinux, and the modules in whose files ``literal`` is somewhere, by their names."""
+        """Yield vmlinux, and the modules whose files contain ``literal``, with their names."""
         vmlinux = self._images.vmlinux()
         if vmlinux is None:
             raise UnavailableError(
@@ -85,7 +85,7 @@ class CompileUnits:
             )
         yield "", vmlinux
         for module in self._images.loaded_modules():
-            # a name with /../ in it, as kvm's have, changes when it is normalised
+            # Normalising changes a name that contains /../, as in kvm.
             if self._images.module_mentions(module, literal.encode(), b"/../"):
                 image = self._images.module(module)
                 if image:
@@ -116,10 +116,10 @@ class CompileUnits:
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """A path glob as a regular expression for ``fullmatch``.
+    """Return a path glob as a regular expression for ``fullmatch``.
 
     ``*`` and ``?`` also match ``/``; ``[abc]``, ``[a-z]`` and ``[!a]`` are character classes;
-    ``**/`` is any number of directories. Raises InputError for a class that does not end.
+    ``**/`` is any number of directories. Raise InputError for a class without an end.
     """
     out: list[str] = []
     at = 0
@@ -164,7 +164,7 @@ def _character_class(body: str) -> str:
 
 
 class _Image(NamedTuple):
-    """An image's code, ascending: where each range of a unit starts and ends, and the unit."""
+    """The code of an image, ascending: start and end of each range, and its compile unit."""
 
     bias: int
     starts: list[int]
@@ -173,16 +173,16 @@ class _Image(NamedTuple):
 
 
 class SourceFiles:
-    """Asks the compile units of ``images``, vmlinux's and those of modules asked for."""
+    """Look up compile units in ``images``: vmlinux's, and modules' when needed."""
 
     def __init__(self, images: KernelImages) -> None:
         self._images = images
         self._known: dict[str | None, _Image | None] = {}
 
     def file_of(self, address: int, module: str | None) -> str | None:
-        """The file with the code at ``address``, relative to the kernel's source.
+        """Return the file with the code at ``address``, relative to the kernel's source.
 
-        None where no image has it.
+        Return None if no image has the code.
         """
         if module not in self._known:
             self._known[module] = self._read(module)
@@ -222,11 +222,12 @@ def _ordered(placed: PlacedImage) -> _Image:
     )
 
 
-#: Answers kept; a trace meets a few thousand addresses, a broken one must not eat the memory.
+#: Size of the cache. A trace has a few thousand addresses; the limit bounds memory for a damaged
+#: trace.
 _CACHE_MAX = 1 << 16
 
-#: Where calls return to while a kretprobe or fexit is armed (by kernel version): the address at
-#: the very start of these is real, not the end of the function before.
+#: Trampolines to which calls return while a kretprobe or fexit program is attached, by kernel
+#: version. Their first byte is a real return address; the byte before belongs to another function.
 _TRAMPOLINES = frozenset(
     {
         "arch_rethook_trampoline",
@@ -238,12 +239,12 @@ _TRAMPOLINES = frozenset(
 
 
 class KernelSymbolizer:
-    """Resolves addresses of the running kernel; implements :class:`frames.Symbolizer`.
+    """Resolve addresses of the running kernel; implements :class:`frames.Symbolizer`.
 
-    ``mode`` decides how much of DWARF is shown; ``AUTO`` is ``INLINES`` where ``images`` found a
-    vmlinux, else ``NONE``; without ``images`` it is ``NONE`` too. Without DWARF for an address,
-    its name is all there is. What goes wrong while reading DWARF is told once, in
-    ``images.warnings``. Leaving the context closes ``images``.
+    ``mode`` selects how much of DWARF is shown. ``AUTO`` means ``INLINES`` if ``images`` found a
+    vmlinux, else ``NONE``; without ``images`` it means ``NONE``. If DWARF lacks an address, only
+    its name is shown. Errors while reading DWARF are reported once, in ``images.warnings``. Leaving
+    the context closes ``images``.
     """
 
     def __init__(
@@ -285,10 +286,10 @@ class KernelSymbolizer:
         return Resolved(address, symbol.name, offset, symbol.address, symbol.module, frames)
 
     def _symbol(self, address: int, is_return: bool) -> tuple[Symbol | None, int]:
-        """The symbol of ``address`` and the address whose source location is meant.
+        """Return the symbol of ``address``, and the address for the source location.
 
-        A call that never returns may be the last instruction of its function; the return
-        address is then that of whatever follows.
+        A call that never returns may be the last instruction of its function. Then the return
+        address belongs to the next function.
         """
         hit = self._symbols.lookup(address)
         if not is_return:
@@ -321,10 +322,10 @@ class KernelSymbolizer:
 
 
 def _location(images: KernelImages, symbol: Symbol, address: int) -> Location | None:
-    """What DWARF knows, if it knows the function.
+    """Return the location from DWARF, if DWARF has the function.
 
-    A line row without a function is trusted in assembly only: elsewhere it is padding or a
-    trampoline behind some other function.
+    A line row without a function is valid in assembly only: elsewhere the address is padding or a
+    trampoline after another function.
     """
     image = images.vmlinux() if symbol.module is None else images.module(symbol.module)
     location = _looked_up(images, image, address) if image else None
@@ -334,7 +335,7 @@ def _location(images: KernelImages, symbol: Symbol, address: int) -> Location | 
 
 
 def _looked_up(images: KernelImages, image: PlacedImage, address: int) -> Location | None:
-    """What the DWARF of ``image`` says of a run-time address; damage is told once."""
+    """Return the location of a runtime address in ``image``; report damaged DWARF once."""
     try:
         return image.dwarf.lookup(address - image.bias)
     except RetsnoopError as error:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Source files of the kernel: their names as kernel people write them, and their lines.
+"""Source files of the kernel: their usual names, and their lines.
 
-Names are relative to the root of the source tree. DWARF has them in many ways, depending on how the
-kernel was built::
+Names are relative to the root of the source tree. In DWARF the names depend on how the kernel was
+built::
 
     in the tree         comp_dir /src/linux              name kernel/bpf/syscall.c
     make O=build        comp_dir /src/build              name ../linux/kernel/bpf/syscall.c
@@ -10,8 +10,8 @@ kernel was built::
     Debian, C           comp_dir debian/build/X          name kernel/bpf/syscall.c
     Debian, assembly    comp_dir /b/linux/debian/build/X name /b/linux/arch/x86/...
 
-A file below comp_dir is generated or the build was in the tree; anything else is below the source
-root, which comp_dir helps to find.
+A file below comp_dir is generated, or the kernel was built in its source tree. All other files are
+below the source root, and comp_dir helps to find this root.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _TOP = frozenset(
     ]
 )
 
-#: Where `make modules_install` says that a kernel was built.
+#: The source folder that `make modules_install` records.
 _INSTALLED = "/lib/modules/{release}/source"
 #: A recording may contain any text as its release, which becomes part of a path.
 _RELEASE = re.compile(r"[0-9][\w.+~-]*", re.ASCII)
 _VERSION = re.compile(r"^(VERSION|PATCHLEVEL|SUBLEVEL) *= *([0-9]+)", re.MULTILINE)
-#: No file of the kernel is as large, and no more files are kept in memory.
+#: Maximum size of a source file in bytes, and maximum number of cached files.
 _MAX_BYTES = 16 << 20
 _MAX_FILES = 64
 #: Every vmlinux has this unit.
@@ -47,9 +47,9 @@ _LANDMARK = "init/main.c"
 
 
 def source_root(units: Iterable[tuple[str, str]]) -> str | None:
-    """The absolute path of the source tree, from the (name, comp_dir) of a vmlinux's units.
+    """Return the absolute path of the source tree, from the (name, comp_dir) of vmlinux's units.
 
-    None where names are relative to it already.
+    Return None if the names are already relative to the source tree.
     """
     for name, comp_dir in units:
         if name.endswith(_LANDMARK):
@@ -60,9 +60,9 @@ def source_root(units: Iterable[tuple[str, str]]) -> str | None:
 
 
 class SourcePaths:
-    """Makes file names relative to the kernel's source tree; remembers what it has seen.
+    """Convert file names to paths relative to the kernel's source tree; results are cached.
 
-    ``find_root`` is asked at most once, for a name that comp_dir does not explain.
+    ``find_root`` is called at most once, for a name that comp_dir does not explain.
     """
 
     def __init__(self, find_root: Callable[[], str | None] = lambda: None) -> None:
@@ -72,7 +72,7 @@ class SourcePaths:
         self._known: dict[tuple[str, str], str] = {}
 
     def relative(self, path: str, comp_dir: str) -> str:
-        """``path``, named by a unit compiled in ``comp_dir``, relative to the source root."""
+        """Return ``path``, from a unit compiled in ``comp_dir``, relative to the source root."""
         key = (path, comp_dir)
         found = self._known.get(key)
         if found is None:
@@ -104,7 +104,7 @@ class SourcePaths:
 
 
 def _below(path: str, folder: str) -> str | None:
-    """``path`` relative to ``folder``, None if it is not below it."""
+    """Return ``path`` relative to ``folder``; None if it is not below ``folder``."""
     if len(folder) > 1 and path.startswith(folder + "/"):
         return path[len(folder) + 1 :]
     return None
@@ -117,7 +117,7 @@ def _common(path: str, comp_dir: str) -> str:
 
 
 def _climbed(path: str) -> str:
-    """A name relative to a build directory inside the source tree: ``../../kernel/x.c``."""
+    """Return a name relative to a build directory in the source tree (``../../kernel/x.c``)."""
     while path.startswith("../"):
         path = path[3:]
     return path
@@ -126,7 +126,7 @@ def _climbed(path: str) -> str:
 class SourceTree:
     """The lines of the kernel's source in ``root``, or where kernel ``release`` was built here.
 
-    Nothing of it is read before a line is asked for.
+    Files are read when a line is needed.
     """
 
     def __init__(self, root: Path | None, release: str = "") -> None:
@@ -136,9 +136,9 @@ class SourceTree:
         self._files: dict[str, list[str]] = {}
 
     def line(self, file: str, number: int) -> str | None:
-        """Line ``number``, from 1, of a file named as :class:`SourcePaths` gives it.
+        """Return line ``number``, from 1, of a file as named by :class:`SourcePaths`.
 
-        None where the tree does not have it.
+        Return None if the tree lacks the line.
         """
         if self.root is None or number < 1:
             return None
@@ -152,15 +152,16 @@ class SourceTree:
     def _read(self, file: str) -> list[str]:
         assert self.root is not None
         name = posixpath.normpath(file)
-        if name.startswith(("/", "../")):  # DWARF or a recording names a file elsewhere
+        if name.startswith(("/", "../")):  # DWARF or a recording names a file outside of the tree
             return []
         text = read_below(self.root, name, _MAX_BYTES)
         return [] if text is None else text.split("\n")
 
     def notice(self, release: str) -> str | None:
-        """A sentence where the tree is of another version than kernel ``release``.
+        """Return a sentence if the tree's version differs from kernel ``release``, else None.
 
-        By its Makefile; a release whose third number is 0, as Ubuntu's are, tells only two.
+        The tree's version is in its Makefile. If the third number of the release is 0, as in
+        Ubuntu's releases, only two numbers are compared.
         """
         text = None if self.root is None else read_below(self.root, "Makefile", _MAX_BYTES)
         if text is None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The images that have the source lines of a running kernel: vmlinux and its modules.
+"""The images with the source lines of a running kernel: vmlinux and its modules.
 
-Opened when an address or a pattern first needs them, shared by everything that reads DWARF.
+Images are opened at their first use and shared by all code that reads DWARF.
 """
 
 from __future__ import annotations
@@ -51,30 +51,30 @@ class _Module(Protocol):
 
 
 class SourceFacts(ImageFacts, Protocol):
-    """What of the kernel's facts symbolization needs."""
+    """The facts about the kernel that symbolization needs."""
 
     @property
     def root(self) -> Path:
-        """Where the kernel's file systems are mounted: ``/`` but in tests."""
+        """Return the folder with the kernel's file systems: ``/`` except in tests."""
         ...
 
     @property
     def kallsyms(self) -> _Symbols:
-        """The kernel's symbols."""
+        """Return the kernel's symbols."""
         ...
 
     @property
     def modules(self) -> Iterable[_Module]:
-        """The loaded modules."""
+        """Return the loaded modules."""
         ...
 
     def module_sections(self, name: str) -> Mapping[str, int]:
-        """The runtime addresses of a module's sections."""
+        """Return the runtime addresses of a module's sections."""
         ...
 
 
 class PlacedImage:
-    """An image and how far the kernel moved it: runtime address = linked address + ``bias``."""
+    """An image and its displacement: runtime address = linked address + ``bias``."""
 
     def __init__(self, dwarf: DwarfImage | UnprivilegedImage, bias: int) -> None:
         self.dwarf = dwarf
@@ -82,11 +82,11 @@ class PlacedImage:
 
 
 class KernelImages:
-    """Finds and opens images; a context manager that closes them.
+    """Find and open images; a context manager that closes the images.
 
-    ``explicit`` is the user's ``-k``: what is wrong with it raises InputError or DataError at
-    once. Without it nothing raises: ``search`` tells what was found, and ``warnings`` collects,
-    once each, what went wrong with images opened later.
+    ``explicit`` is the user's ``-k``: an unusable file raises InputError or DataError at once.
+    Without ``explicit`` no method raises: ``search`` has the result of the search, and ``warnings``
+    the errors of images that were opened later, each once.
     """
 
     def __init__(
@@ -117,17 +117,17 @@ class KernelImages:
 
     @property
     def report(self) -> tuple[str, ...]:
-        """For ``-v``: every place looked at so far and why it was passed over."""
+        """Return for ``-v`` every searched path, with the reason for which it was rejected."""
         searches = (self.search, *self._module_searches.values())
         return tuple(line for search in searches for line in search.report)
 
     def warn(self, text: str) -> None:
-        """Add to ``warnings`` what is not there yet."""
+        """Add ``text`` to ``warnings`` unless it is already there."""
         if text not in self.warnings:
             self.warnings.append(text)
 
     def vmlinux(self) -> PlacedImage | None:
-        """The kernel's own image, None where there is none or it cannot be used."""
+        """Return the kernel's own image; None if missing or unusable."""
         if not self._vmlinux_tried:
             try:
                 self._open_vmlinux()
@@ -152,7 +152,7 @@ class KernelImages:
         self._vmlinux = PlacedImage(dwarf, stext - text.address)
 
     def module(self, name: str) -> PlacedImage | None:
-        """The image of loaded module ``name``, at the addresses it is loaded at."""
+        """Return the image of loaded module ``name``, at its runtime addresses."""
         if name not in self._modules:
             try:
                 self._modules[name] = self._open_module(name)
@@ -178,7 +178,7 @@ class KernelImages:
         return image
 
     def variables(self, address: int, module: str | None) -> Sequence[Variable]:
-        """The local variables whose place is known at an address; none where no image has it."""
+        """Return the local variables with a known location at an address; may be empty."""
         image = self.vmlinux() if module is None else self.module(module)
         if image is None:
             return ()
@@ -189,7 +189,7 @@ class KernelImages:
             return ()
 
     def module_path(self, name: str) -> Path | None:
-        """The file with the DWARF of module ``name``, None where none was found."""
+        """Return the file with the DWARF of module ``name``, or None."""
         if name not in self._module_searches:
             self._module_searches[name] = find_module_image(
                 self._facts,
@@ -201,7 +201,10 @@ class KernelImages:
         return self._module_searches[name].path
 
     def module_mentions(self, name: str, *texts: bytes) -> bool:
-        """Whether the file of module ``name`` holds one of ``texts``, to be worth relocating."""
+        """Return True if the file of module ``name`` contains one of ``texts``.
+
+        Relocating a module takes long, so other modules are skipped.
+        """
         path = self.module_path(name)
         if path is None:
             return False
@@ -212,7 +215,7 @@ class KernelImages:
             return False
 
     def loaded_modules(self) -> tuple[str, ...]:
-        """The names of all modules that are loaded now."""
+        """Return the names of all loaded modules."""
         return tuple(module.name for module in self._facts.modules)
 
     def _source_root(self) -> str | None:
@@ -222,4 +225,4 @@ class KernelImages:
         try:
             return source_root((unit.name, unit.comp_dir) for unit in image.dwarf.units())
         except RetsnoopError:
-            return None  # names stay absolute, as DWARF has them
+            return None  # names stay absolute, as in DWARF

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Addresses of programs, whether they still run or not.
+"""Resolve addresses of programs, which may have ended.
 
-The kernel side tells the build id of a file and an offset in it. Which file that is, is learnt from
-the mappings of processes, looked at when they are seen first; for one that was gone by then, from
-those of others, and at last from the programs in PATH, first that of the process's name, and the
-libraries beside known ones.
+The kernel side records the build id of a file and an offset in the file. The mappings of processes,
+read when a process is first seen, show which file has the build id. For a process that ended
+earlier, the mappings of other processes are used. The last resort is a search in PATH, first for a
+program with the process's name, and in the folders of known libraries.
 
-Processes are not to be trusted: they choose the names and contents of their files. A mapped file
-is opened by its link in map_files, which leads to what is mapped and nothing else; a name is
-followed only where that link cannot be, and nothing but a regular file is opened. Of its contents
-one page is looked at here, for the build id; the rest is read by a child
-(:mod:`retsnoop_py.symbolize.isolated`).
+Processes are untrusted: they choose the names and the contents of their files. A mapped file is
+opened by its link in map_files, which leads only to the mapped file. Its name is used only if the
+link cannot be opened, and only regular files are opened. This process reads one page of a file, for
+the build id. A child reads the rest (:mod:`retsnoop_py.symbolize.isolated`).
 """
 
 from __future__ import annotations
@@ -33,22 +32,22 @@ from retsnoop_py.symbolize.isolated import ProgramReader, debug_file
 __all__ = ["ProcessSymbolizer"]
 
 _VDSO = "[vdso]"
-#: So many processes are remembered.
+#: Maximum number of cached processes.
 _MAX_PROCESSES = 1 << 12
-#: So many files are looked at, at the most, where no process tells.
+#: Maximum number of files that are searched if no process maps the file.
 _MAX_FILES = 1 << 13
-#: Seconds that all looking for programs among those installed may take.
+#: Maximum number of seconds for all searches among installed programs.
 _SEARCH_S = 5.0
-#: So many mapped files are kept open, those that were seen first; others are found by their names.
+#: Maximum number of mapped files that stay open: the first ones. Other files are found by name.
 _MAX_OPEN = 1 << 7
-#: Bytes of a list of mappings that are read: 65,530 mappings with names of a usual length.
+#: Maximum size of a list of mappings in bytes: 65,530 mappings with names of usual length.
 _MAX_MAPS = 16 << 20
 
 
 class _File(NamedTuple):
-    """A file that somebody maps: device and inode, and its name there, as bytes and as text.
+    """A mapped file: device, inode and name as bytes, and the name as text.
 
-    ``path`` is where we find what the process knows by that name.
+    ``path`` is the path by which this process finds the file.
     """
 
     identity: bytes
@@ -66,10 +65,10 @@ class _Mapping(NamedTuple):
 
 
 class ProcessSymbolizer:
-    """Resolves addresses of this machine's processes; a context manager that closes files.
+    """Resolve addresses of this machine's processes; a context manager that closes files.
 
-    ``lines``: source lines as well, where there is DWARF. ``warnings`` tells whose symbols were
-    given up.
+    ``lines``: also read source lines if DWARF exists. ``warnings`` has the files without symbols
+    and the reasons.
     """
 
     def __init__(self, root: Path = Path("/"), *, lines: bool = True) -> None:
@@ -78,26 +77,26 @@ class ProcessSymbolizer:
         self._mappings: dict[int, list[_Mapping]] = {}
         self._unread: dict[_File, None] = {}
         self._expected: list[_File] = []
-        #: Files that are open, and of all that were looked at those with a build id.
+        #: Open files, and all searched files with a build id.
         self._open: dict[_File, int] = {}
         self._files: dict[str, _File] = {}
         self._programs: dict[_File, int | None] = {}
         self._unknown: set[str] = set()
-        #: What of the installed files was not looked at yet; None: nothing was.
+        #: The installed files that are not searched yet; None before the first search.
         self._installed_left: Iterator[_File] | None = None
         self._search_left = _SEARCH_S
         self._warnings: list[str] = []
 
     @property
     def child(self) -> int | None:
-        """The process id of the child that reads programs; None if there is none."""
+        """Return the process id of the child that reads programs, or None."""
         return self._reader.child
 
     def __enter__(self) -> Self:
         self._reader.start()
-        # not by our process id: where /proc belongs to another PID namespace that is somebody else
+        # The process id would be wrong if /proc belongs to another PID namespace.
         self._look_at(self._root / "proc/self")
-        if is_one_file():  # which maps none
+        if is_one_file():  # a single-file executable maps no C library
             self._unread.update(dict.fromkeys(self._c_libraries()))
         return self
 
@@ -109,22 +108,22 @@ class ProcessSymbolizer:
 
     @property
     def warnings(self) -> list[str]:
-        """Which files' symbols were given up, and why."""
+        """Return the files without symbols, and why."""
         return [*self._reader.warnings, *self._warnings]
 
     def expect(self, path: str) -> None:
-        """Know the program at ``path``, which is run next and may end before it can be seen."""
+        """Add the program at ``path``, which runs next and may end before it can be inspected."""
         self._expected.append(_named(self._root / path.lstrip("/"), path))
 
     def see(self, tgid: int) -> None:
-        """Look at the mappings of a process, which may end any moment."""
+        """Read the mappings of a process, which may end at any moment."""
         if len(self._mappings) >= _MAX_PROCESSES:
             self._mappings.pop(next(iter(self._mappings)))
         mappings = self._look_at(self._root / f"proc/{tgid}")
         self._mappings[tgid] = mappings or self._mappings.get(tgid, [])
 
     def _look_at(self, process: Path) -> list[_Mapping]:
-        """The mappings of a process, whose files are noted."""
+        """Return the mappings of a process, and record their files."""
         base = process / "root" if self._is_elsewhere(process) else self._root
         mappings = list(_read_maps(process / "maps", base))
         for mapping in mappings:
@@ -134,7 +133,7 @@ class ProcessSymbolizer:
         return mappings
 
     def _keep_open(self, process: Path, mapping: _Mapping) -> None:
-        """Have the file of a mapping, whatever becomes of the process and of its name."""
+        """Open the file of a mapping, so that it stays readable after the process has ended."""
         file = mapping.file
         if file in self._open or len(self._open) >= _MAX_OPEN:
             return
@@ -142,7 +141,7 @@ class ProcessSymbolizer:
         try:
             self._open[file] = open_regular(link)
         except (OSError, DataError):
-            pass  # the name is tried when it is needed
+            pass  # the name is tried when the file is needed
 
     def resolve_user(
         self, tgid: int, address: UserAddress, proc_tgid: int | None = None, name: str = ""
@@ -167,7 +166,7 @@ class ProcessSymbolizer:
         return found or Resolved(place, None, 0, 0, mapping.file.name or None)
 
     def _is_elsewhere(self, process: Path) -> bool:
-        """Whether a process sees another file system than we do, as in a container."""
+        """Return True if a process has another mount namespace, as in a container."""
         try:
             ours, theirs = (p / "ns/mnt" for p in (self._root / "proc/self", process))
             return not ours.samefile(theirs)
@@ -192,9 +191,9 @@ class ProcessSymbolizer:
         return file
 
     def _find(self, tgid: int, build_id: str, name: str) -> _File | None:
-        """The file with a build id."""
+        """Return the file with a build id, or None."""
         if not self._identify(self._take_unread(), build_id):
-            self.see(tgid)  # it may have loaded more, or be another program by now
+            self.see(tgid)  # the process may have mapped more files, or run another program now
             if not self._identify(chain(self._take_unread(), self._expected), build_id):
                 self._search_installed(build_id, name)
         if build_id not in self._files:
@@ -209,9 +208,10 @@ class ProcessSymbolizer:
             yield file
 
     def _search_installed(self, wanted: str, name: str) -> None:
-        """Look at the programs called ``name``, then go on among all, up to the one ``wanted``.
+        """Search the programs called ``name``, then all installed files, until ``wanted`` is found.
 
-        These are thousands. Time is limited as well: a folder may be on a slow disk.
+        There are thousands of files. The time is limited as well, because a folder can be on a slow
+        disk.
         """
         if self._installed_left is None:
             self._installed_left = self._installed()
@@ -233,7 +233,7 @@ class ProcessSymbolizer:
         self._search_left -= time.monotonic() - began
 
     def _identify(self, files: Iterable[_File], wanted: str) -> bool:
-        """Note the build ids of files, until ``wanted`` is among them."""
+        """Record the build ids of files; return True as soon as ``wanted`` is found."""
         for file in files:
             with self._opened(file) as fd:
                 found = None if fd is None else self._build_id(fd, file.name)
@@ -247,13 +247,13 @@ class ProcessSymbolizer:
         return _noted(fd) or self._reader.build_id(fd, name)
 
     def _called(self, name: str) -> Iterator[_File]:
-        """The programs in PATH with a name, which may be any text."""
+        """Yield the programs in PATH with this name, which can be any text."""
         if name.isprintable() and "/" not in name and name not in ("", ".", ".."):
             for folder in filter(os.path.isabs, os.get_exec_path()):
                 yield _named(self._root / folder[1:] / name, f"{folder}/{name}")
 
     def _installed(self) -> Iterator[_File]:
-        """Programs in PATH, and what is beside the libraries that are known."""
+        """Yield the programs in PATH, and the files beside known libraries."""
         known = {file.path for file in self._files.values()}
         folders = [*map(Path, os.get_exec_path())]
         folders += [Path("/", path.parent.relative_to(self._root)) for path in known if path]
@@ -268,7 +268,7 @@ class ProcessSymbolizer:
                 seen.add((about.st_dev, about.st_ino))
                 with os.scandir(where) as entries:
                     files = [e.name for e in entries if not e.is_dir(follow_symlinks=False)]
-            except (OSError, ValueError):  # it is not there, or not absolute
+            except (OSError, ValueError):  # missing, or not absolute
                 continue
             files = sorted(files)[:left]
             left -= len(files)
@@ -278,13 +278,14 @@ class ProcessSymbolizer:
                     yield _named(path, f"{folder}/{name}")
 
     def _c_libraries(self) -> Iterator[_File]:
-        """Where systems have the C library that nearly all programs map."""
+        """Yield the usual paths of the C library, which nearly all programs map."""
         machine = os.uname().machine
         for name in ("libc.so.6", f"ld-musl-{machine}.so.1"):
             for folder in (f"usr/lib/{machine}-linux-gnu", "usr/lib64", "lib64", "usr/lib", "lib"):
                 path = self._root / folder / name
                 if path.is_file():
-                    # mappings have the file's own name, and musl's loader is a link to its libc.so
+                    # Mappings have the file's real name, and musl's loader is a link to its
+                    # libc.so.
                     file = path.resolve()
                     yield _named(file, f"/{file.relative_to(self._root.resolve())}")
                     break
@@ -296,7 +297,7 @@ class ProcessSymbolizer:
         return None if number is None else self._reader.resolve(number, offset, place)
 
     def _add(self, file: _File) -> int | None:
-        """Give a file to the reader, with the debug file that belongs to it."""
+        """Pass a file and its debug file to the reader; return its number, or None."""
         with self._vdso() if file.name == _VDSO else self._opened(file) as fd:
             if fd is None:
                 return None
@@ -309,7 +310,7 @@ class ProcessSymbolizer:
 
     @contextmanager
     def _opened(self, file: _File) -> Iterator[int | None]:
-        """A descriptor of the file, which may be open already; None where there is no such file."""
+        """Yield a descriptor of the file, which may already be open; None if it is missing."""
         fd = self._open.get(file)
         if fd is not None:
             yield fd
@@ -323,7 +324,7 @@ class ProcessSymbolizer:
 
     @contextmanager
     def _vdso(self) -> Iterator[int | None]:
-        """The kernel's vDSO, which is the same in all processes, as a file."""
+        """Yield the kernel's vDSO, which is the same in all processes, as a file."""
         found = _read_maps(Path("/proc/self/maps"), Path("/"))
         copy = os.memfd_create("vdso")
         try:
@@ -338,7 +339,7 @@ class ProcessSymbolizer:
 
 
 def _open(path: Path | None) -> int | None:
-    """The regular file at ``path``; None where there is none, or no right to read it."""
+    """Open the regular file at ``path``; return None if it is missing or not readable."""
     try:
         return None if path is None else open_regular(path)
     except (OSError, DataError, ValueError):
@@ -346,7 +347,7 @@ def _open(path: Path | None) -> int | None:
 
 
 def _noted(fd: int) -> str | None:
-    """The build id on a file's first page; None where there is none, or it cannot be read."""
+    """Return the build id on a file's first page; None if it has none or cannot be read."""
     try:
         return noted_build_id(fd)
     except OSError:
@@ -354,20 +355,20 @@ def _noted(fd: int) -> str | None:
 
 
 def _named(path: Path, name: str | None = None) -> _File:
-    """A file that no process told of."""
+    """Return a file that was not found by a process's mapping."""
     return _File(b"", _text(os.fsencode(name or path)), path)
 
 
 def _text(name: bytes) -> str:
-    r"""A file's name as text, what is not UTF-8 as ``\xNN``."""
+    r"""Return a file's name as text; bytes that are not UTF-8 become ``\xNN``."""
     return name.decode("utf-8", "backslashreplace")
 
 
 def _read_maps(path: Path, base: Path) -> Iterator[_Mapping]:
-    r"""The executable mappings of a process; none once it is gone.
+    r"""Yield the executable mappings of a process; none after it has ended.
 
-    ``base`` is its root directory. A name may hold any byte but NUL and ``\n``, which the kernel
-    writes as ``\012``.
+    ``base`` is its root directory. A name can contain any byte except NUL and ``\n``, which the
+    kernel writes as ``\012``.
     """
     try:
         with path.open("rb") as file:

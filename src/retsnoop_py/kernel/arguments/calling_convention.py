@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Where the calling conventions put arguments.
+"""The locations of arguments by the calling conventions.
 
-x86-64: System V ABI, 3.2.3; arm64: AAPCS64, 6.8.2. The kernel passes nothing in vector
-registers. BPF trampolines lay all words out in the order of the parameters.
+x86-64: System V ABI, 3.2.3; arm64: AAPCS64, 6.8.2. The kernel passes no arguments in vector
+registers. BPF trampolines store all words in the order of the parameters.
 """
 
 from __future__ import annotations
@@ -13,24 +13,25 @@ from typing import NamedTuple
 __all__ = ["REGISTERS", "STACK_SLOT", "Location", "Passed", "locations"]
 
 WORD = 8
-#: A value of up to so many bytes can go into registers.
+#: Maximum size of a value in registers, in bytes.
 _IN_REGISTERS = 16
 #: The slot of the stack pointer: ARGS_SP of src/bpf/args.bpf.h.
 STACK_SLOT = 15
 
-#: The registers arguments are passed in, in their order.
+#: The registers for arguments, in order.
 REGISTERS = {
     "x86_64": ("rdi", "rsi", "rdx", "rcx", "r8", "r9"),
     "aarch64": ("x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7"),
 }
-#: At a function's first instruction the return address is on top of the stack, or in a register.
+#: At a function's first instruction the return address is on top of the stack (x86-64) or in a
+#: register (arm64).
 _STACK_START = {"x86_64": WORD, "aarch64": 0}
 
 
 class Passed(NamedTuple):
-    """A parameter as the conventions see it: size and alignment in bytes.
+    """A parameter for the conventions: size and alignment in bytes.
 
-    ``is_packed``: it has members that are not aligned.
+    ``is_packed``: it has unaligned members.
     """
 
     size: int
@@ -39,9 +40,9 @@ class Passed(NamedTuple):
 
 
 class Location(NamedTuple):
-    """Where a parameter is: in ``words`` slots from ``slot`` on, or ``offset`` bytes from there.
+    """The location of a parameter: ``words`` slots from ``slot`` on, or ``offset`` bytes from it.
 
-    ``by_reference``: what is there is its address.
+    ``by_reference``: the location has the parameter's address.
     """
 
     slot: int
@@ -51,14 +52,14 @@ class Location(NamedTuple):
 
     @property
     def on_stack(self) -> bool:
-        """Whether it is ``offset`` bytes above the stack pointer."""
+        """Return True if the parameter is ``offset`` bytes above the stack pointer."""
         return self.slot == STACK_SLOT
 
 
 def locations(
     machine: str, parameters: Sequence[Passed], *, trampoline: bool = False
 ) -> list[Location]:
-    """The location of each parameter on ``machine`` (a key of :data:`REGISTERS`).
+    """Return the location of each parameter on ``machine`` (a key of :data:`REGISTERS`).
 
     ``trampoline``: in the context of a program that a BPF trampoline calls.
     """
@@ -89,7 +90,8 @@ def _on_x86(parameters: Sequence[Passed]) -> list[Location]:
             found.append(Location(register, words))
             register += words
             continue
-        # what does not fit goes to the stack as a whole; smaller ones may still find a register
+        # A parameter that does not fit goes to the stack as a whole. Later, smaller ones may fit a
+        # register.
         if one.alignment > WORD and (stack - WORD) % one.alignment:
             stack += WORD
         found.append(Location(STACK_SLOT, words, stack))
@@ -111,7 +113,7 @@ def _on_arm64(parameters: Sequence[Passed]) -> list[Location]:
             found.append(Location(register, words, by_reference=by_reference))
             register += words
             continue
-        register = registers  # once on the stack, all on the stack
+        register = registers  # after the first parameter on the stack, all others are on the stack
         if wide:
             stack += stack % _IN_REGISTERS
         found.append(Location(STACK_SLOT, words, stack, by_reference))

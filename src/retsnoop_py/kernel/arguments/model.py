@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a reader of captured arguments has to know of them; part of every recording.
+"""Everything that a reader of captured arguments needs; part of every recording.
 
-Types are numbered by their place in one table, so that a recording can be read on a machine that
-has neither the kernel's BTF nor its architecture. All numbers are of the traced machine, which
-is little endian with 64-bit pointers.
+Types are numbered by their position in one table. A recording can therefore be read on a machine
+with neither the kernel's BTF nor its architecture. All numbers are those of the traced machine,
+which is little endian with 64-bit pointers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from retsnoop_py.value import Value
 
 
 class DataKind(IntEnum):
-    """What a :class:`DataType` is."""
+    """The kind of a :class:`DataType`."""
 
     INT = 1
     PTR = 2
@@ -24,12 +24,12 @@ class DataKind(IntEnum):
     UNION = 5
     ENUM = 6
     FLOAT = 7
-    #: Void, a function, a struct nobody has defined: nothing to show.
+    #: Void, a function or an undefined struct: nothing can be shown.
     OTHER = 8
 
 
 class IntFlags:
-    """How an integer or an enum reads, as plain bits."""
+    """How to read an integer or an enum, as plain bits."""
 
     SIGNED = 1
     CHAR = 2
@@ -46,11 +46,11 @@ class Field(NamedTuple):
 
 
 class DataType(NamedTuple):
-    """A type: ``size`` in bytes, ``alias`` the typedef it goes by, ``flags`` of an INT or ENUM.
+    """A type: ``size`` in bytes, ``alias``: its typedef, ``flags`` of an INT or ENUM.
 
-    An array has ``length`` elements of type ``element``. Members that begin behind what is
-    captured are left out. ``values`` are the names of an ENUM's constants, of the flags of an INT,
-    and of a PTR's values that are no addresses.
+    An array has ``length`` elements of type ``element``. Members that begin after the captured
+    bytes are omitted. ``values`` are the names of an ENUM's constants, of the flags of an INT, and
+    of a PTR's values that are not addresses.
     """
 
     kind: int
@@ -65,9 +65,9 @@ class DataType(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What a tag of this ``value`` chooses: of each union, by number, the members that are meant.
+    """The meaning of a tag with this ``value``: for each union (by number) the valid members.
 
-    These by position. ``cast`` is the type that the whole is instead, -1 for none.
+    Members are given by position. ``cast``: the type that replaces the whole type, -1 for none.
     """
 
     value: int
@@ -76,10 +76,10 @@ class Choice(NamedTuple):
 
 
 class Tag(NamedTuple):
-    """A number that tells which members of the unions in struct or union ``type`` are meant.
+    """A number that selects the valid members of the unions in struct or union ``type``.
 
-    It is ``bits`` wide, ``bit_offset`` into the type, or an argument of the call if that is
-    negative; only what is in ``mask`` counts.
+    It is ``bits`` wide, at ``bit_offset`` in the type; a negative ``bit_offset`` means an argument
+    of the call. Only the bits in ``mask`` count.
     """
 
     type: int
@@ -91,35 +91,35 @@ class Tag(NamedTuple):
 
 
 class Role(IntEnum):
-    """How a captured argument is to be read."""
+    """How to read a captured argument."""
 
-    #: The value by its type.
+    #: The value, by its type.
     VALUE = 0
-    #: A pointer, and what it points to.
+    #: A pointer, and its target.
     POINTER = 1
     #: A pointer to text.
     STRING = 2
-    #: The data is the value: a struct passed in memory.
+    #: The captured bytes are the value: a struct passed in memory.
     WHOLE = 3
-    #: One of the arguments behind a format.
+    #: An argument after a format.
     VARARG = 4
-    #: A register of which nothing more is known.
+    #: A register without further information.
     REGISTER = 5
-    #: A pointer to the name of what the argument before it points to.
+    #: A pointer to the name of the previous argument's target.
     NAME = 6
-    #: Not captured: it is not in a register or on the stack.
+    #: Not captured: neither in a register nor on the stack.
     ELSEWHERE = 7
-    #: The data is an array of elements of the target's type; bits 16 to 31 of the value are its
-    #: size in bytes.
+    #: The captured bytes are an array of elements of the target's type; bits 16 to 31 of the value
+    #: are its size in bytes.
     LOCATED = 8
 
 
 class Argument(NamedTuple):
-    """One captured thing: the types of its value and of what it points to, -1 for none.
+    """A captured argument: the types of its value and of its target, -1 for none.
 
-    ``spelled`` is its type in C. ``tag``: the position of the argument that tells which variant of
-    the target is meant, -1 for none; ``variant``: the tag's value where the function implies it.
-    ``note`` says why a pointer is not followed.
+    ``spelled``: its type in C. ``tag``: the position of the argument that selects the variant of
+    the target, -1 for none. ``variant``: the tag's value if the function implies it. ``note``: why
+    a pointer is not followed.
     """
 
     name: str
@@ -133,9 +133,10 @@ class Argument(NamedTuple):
 
 
 class CallArguments(NamedTuple):
-    """What is captured of a function's calls, in order; ``note`` says why registers are shown.
+    """The captured arguments of a function's calls, in order.
 
-    ``is_cut``: it takes more than is captured.
+    ``note``: why registers are shown. ``is_cut``: the function has more parameters than are
+    captured.
     """
 
     arguments: tuple[Argument, ...] = ()
@@ -144,9 +145,9 @@ class CallArguments(NamedTuple):
 
 
 class ArgumentFacts(Value):
-    """The arguments of each function and injected probe by its id, and the types they refer to.
+    """The arguments of each function and injected probe by its id, and the types of the arguments.
 
-    Of several ``tags`` of a type the first that knows its value decides on a union.
+    If a type has several ``tags``, the first one with a known value decides about a union.
     """
 
     functions: tuple[CallArguments, ...] = ()

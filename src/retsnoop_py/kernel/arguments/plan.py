@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What to capture of each traced function: made from facts, before anything is loaded.
+"""Plan what to capture for each traced function, from facts, before any program is loaded.
 
-Of a system call the arguments are in the registers of the process, which its wrapper is given.
+The arguments of a system call are in the registers of the process, which its wrapper receives.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from retsnoop_py.kernel.functions import Function
 from retsnoop_py.kernel.tracefs import TRACEFS
 from retsnoop_py.value import Value
 
-#: ``__x64_sys_bpf`` and its like, by the wrapper's ABI.
+#: Wrappers such as ``__x64_sys_bpf``, by the wrapper's ABI.
 _WRAPPER = re.compile(r"__(x64|ia32|arm64)_((?:compat_)?sys)_(\w+)")
-#: Where ``struct pt_regs`` has the arguments (uapi/asm/ptrace.h), in bytes.
+#: Offsets of the arguments in ``struct pt_regs`` (uapi/asm/ptrace.h), in bytes.
 _OFFSETS = {
     "x64": (112, 104, 96, 56, 72, 64),  # di, si, dx, r10, r8, r9
     "ia32": (40, 88, 96, 104, 112, 32),  # bx, cx, dx, si, di, bp
@@ -39,13 +39,13 @@ _OFFSETS = {
 }
 _FORMAT = "events/syscalls/sys_enter_{}/format"
 _FIELD = re.compile(r"\sfield:(.+?)\s*(\w+);\s*offset:(\d+);")
-#: What strings are copied to for who reads the event (Linux 7.x): no arguments.
+#: Fields with copies of strings for readers of the event (Linux 7.x) are not arguments.
 _COPIES = "__data_loc"
-#: The fields every event has end here.
+#: End of the fields that every event has, in bytes.
 _COMMON_END = 16
 _QUALIFIERS = re.compile(r"\b(?:const|volatile|__user|__force|restrict)\b")
 _TAGS = {"struct": Kind.STRUCT, "union": Kind.UNION, "enum": Kind.ENUM}
-#: How BTF spells what C spells otherwise.
+#: BTF's spelling of types that C spells differently.
 _SPELLINGS = {
     "long": "long int",
     "unsigned long": "long unsigned int",
@@ -58,7 +58,7 @@ _SPELLINGS = {
 
 
 def syscall_name(function: str) -> str | None:
-    """The system call that ``function`` is the wrapper of, None if it is none."""
+    """Return the system call of which ``function`` is the wrapper, or None."""
     match = _WRAPPER.fullmatch(function)
     return match and match[3]
 
@@ -66,9 +66,9 @@ def syscall_name(function: str) -> str | None:
 def syscall_capture(
     root: Path, btf: Btf, function: str, limits: Limits, types: TypeTable
 ) -> Capture:
-    """The system call's own arguments; their bare registers where nothing tells of them.
+    """Return the capture of a system call's own arguments; of plain registers if unknown.
 
-    ``root`` is above the sys/ that tracefs is mounted in.
+    ``root`` is the folder that contains sys/, in which tracefs is mounted.
     """
     match = _WRAPPER.fullmatch(function)
     assert match is not None
@@ -93,9 +93,10 @@ def syscall_capture(
 
 
 def syscall_parameters(root: Path, btf: Btf, function: str) -> list[tuple[int, str, int]]:
-    """A system call's own parameters: offset in ``struct pt_regs``, name, type (0: not known).
+    """Return a system call's own parameters: offset in ``struct pt_regs``, name, type (0: unknown).
 
-    Empty for a ``function`` that is no wrapper, or of which nothing tells. ``root`` as above.
+    Empty if ``function`` is not a wrapper, or if its parameters are unknown. ``root``: see
+    :func:`syscall_capture`.
     """
     match = _WRAPPER.fullmatch(function)
     if match is None:
@@ -129,7 +130,7 @@ def _add(builder: Builder, btf: Btf, name: str, type_id: int, place: Spec) -> No
 
 
 def add_by_name(builder: Builder, btf: Btf, text: str, name: str, place: Spec) -> None:
-    """An argument whose type is known as a text, such as ``const char *``."""
+    """Add an argument with a type in C, such as ``const char *``."""
     plain = " ".join(_QUALIFIERS.sub(" ", text).replace("*", " * ").split())
     base = plain.rstrip("* ")
     stars = plain.count("*")
@@ -143,9 +144,9 @@ def add_by_name(builder: Builder, btf: Btf, text: str, name: str, place: Spec) -
 
 
 def find_type(btf: Btf, base: str) -> int | None:
-    """The type that C calls ``base``: no pointer, and nothing about const.
+    """Return the type that C calls ``base``, without pointers and qualifiers, or None.
 
-    Of a module's BTF its own types come before those of the kernel.
+    A module's own types come before those of the kernel.
     """
     tag, _, name = base.rpartition(" ")
     kinds = (_TAGS[tag],) if tag in _TAGS else (Kind.INT, Kind.TYPEDEF)
@@ -157,7 +158,7 @@ def find_type(btf: Btf, base: str) -> int | None:
 
 
 def _fields(root: Path, name: str) -> list[tuple[str, str]] | None:
-    """Type and name of each argument by the call's event in tracefs; None where there is none."""
+    """Return type and name of each argument from the call's event in tracefs, or None."""
     for folder in TRACEFS:
         try:
             text = (root / folder / _FORMAT.format(name)).read_text()
@@ -172,16 +173,16 @@ def _fields(root: Path, name: str) -> list[tuple[str, str]] | None:
     return None
 
 
-#: What compilers append to a copy of a function whose parameters they changed.
+#: Suffixes that compilers append to a copy of a function with changed parameters.
 _CLONE = re.compile(r"\.(?:isra|constprop|part|cold)\b.*")
-#: What clang appends to a static function that it made visible to other units, changing nothing.
+#: The suffix that clang appends to a static function that it exports to other units, unchanged.
 _RENAMED = re.compile(r"\.llvm\.\d+$")
 _NO_BTF = "registers: no BTF"
 _CLONED = "registers: a clone of {}, its arguments may have moved"
 
 
 class CapturePlan(Value):
-    """The captures of functions and injected probes by id, and what a reader has to know."""
+    """The captures of functions and injected probes by id, and the facts for a reader."""
 
     captures: tuple[Capture, ...]
     facts: ArgumentFacts
@@ -189,18 +190,18 @@ class CapturePlan(Value):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How much is captured of each function."""
+        """Return the number of captured arguments of each function."""
         return tuple([len(capture.by_context) for capture in self.captures])
 
     @property
     def probe_counts(self) -> tuple[int, ...]:
-        """How much is captured at each injected probe."""
+        """Return the number of captured arguments of each injected probe."""
         return tuple([len(capture.by_context) for capture in self.probes])
 
     def packed(self, btf: Btf, *, trampolines: bool) -> list[bytes]:
-        """``struct args_plan`` for each function, with ``trampolines`` then for each on these.
+        """Return ``struct args_plan`` for each function, then again for ``trampolines`` if set.
 
-        Those of injected probes come last. ``btf`` is that of the object that reads them.
+        The plans of injected probes come last. ``btf``: the BTF of the object that reads the plans.
         """
         pack = plan_packer(btf)
         plans = [pack(capture.by_registers) for capture in self.captures]
@@ -215,10 +216,10 @@ def plan_captures(
     limits: Limits,
     plan_probes: Callable[[Limits, TypeTable], tuple[Capture, ...]] = lambda *_: (),
 ) -> CapturePlan:
-    """What to capture of ``functions``, within ``limits``.
+    """Return the plan of what to capture of ``functions``, within ``limits``.
 
-    ``plan_probes`` says the same of the injected probes. Raises DataError if the user's own
-    semantics cannot be used.
+    ``plan_probes`` returns the captures of the injected probes. Raise DataError if the user's own
+    semantics are invalid.
     """
     types = TypeTable(load_semantics())
     captures = tuple([_capture(facts, function, limits, types) for function in functions])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What BTF does not tell of members and arguments, from ``semantics.toml`` and the user's own.
+"""Meanings of members and arguments that BTF lacks, from ``semantics.toml`` and the user's file.
 
-It becomes part of the types and arguments that a recording carries, so that a replay says what
-the live run said, whatever files the machine has where it is read.
+They become part of the types and arguments in a recording, so that a replay on any machine prints
+the same as the live run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from retsnoop_py.package import read, user_file
 
 __all__ = ["USER_FILE", "File", "Located", "Semantics", "UnionRule", "load_semantics", "read_file"]
 
-#: The user's own.
+#: The user's own file.
 USER_FILE = "arguments.toml"
 _SHIPPED = Path(__file__).with_name("semantics.toml")
 _PATH = re.compile(r"\w+(\.\w+)*")
@@ -38,7 +38,7 @@ _FORMS = {
 
 
 class UnionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry of ``[[unions]]``: the file tells what its fields are."""
+    """An entry of ``[[unions]]``; semantics.toml describes the fields."""
 
     of: str | list[str]
     tag: str
@@ -49,17 +49,17 @@ class UnionRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def places(self) -> list[str]:
-        """All of ``of``."""
+        """Return all paths in ``of``."""
         return [self.of] if isinstance(self.of, str) else self.of
 
     @property
     def argument(self) -> str:
-        """The argument that is the tag, empty if a member is."""
+        """Return the argument that is the tag; empty if the tag is a member."""
         return self.tag[1:-1] if self.tag.startswith("(") else ""
 
 
 class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file as it is written."""
+    """The contents of a file."""
 
     constants: dict[str, dict[str, int]] = {}
     anonymous: dict[str, str] = {}
@@ -70,9 +70,9 @@ class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Located(NamedTuple):
-    """A rule for what is at ``path`` in the type it is looked up by, itself if that is empty.
+    """A rule for the union at ``path`` in a type; an empty path means the type itself.
 
-    ``functions``: globs of functions, and the value that the tag has in these.
+    ``functions``: globs of functions, and the value that the tag has in these functions.
     """
 
     path: str
@@ -80,19 +80,19 @@ class Located(NamedTuple):
     functions: tuple[tuple[str, str], ...]
 
     def variant_in(self, function: str) -> str | None:
-        """The value of the tag in every call of that function, None if it is not known."""
+        """Return the value of the tag in every call of this function, or None."""
         return _first(self.functions, function)
 
 
 class Semantics:
-    """Answers by the names of types, functions and arguments; of two rules the first counts."""
+    """Lookup by names of types, functions and arguments; the first of several rules counts."""
 
     def __init__(self, files: Iterable[File] = ()) -> None:
         self._constants: dict[str, dict[str, int]] = {}
         self._anonymous: dict[str, str] = {}
         self._members: dict[str, dict[str, str]] = {}
         self._rules: dict[str, list[Located]] = {}
-        #: By the name of the argument: globs of functions, and what holds for it in these.
+        #: By the name of the argument: globs of functions, and the meaning in these functions.
         self._enums: dict[str, list[tuple[str, str]]] = {}
         self._notes: dict[str, list[tuple[str, str]]] = {}
         for file in files:
@@ -122,38 +122,38 @@ class Semantics:
                 self._notes.setdefault(argument, []).append((glob, note))
 
     def constants(self, name: str) -> Mapping[str, int]:
-        """The constants of that name that BTF does not have."""
+        """Return the constants with that name that BTF lacks."""
         return self._constants.get(name, {})
 
     def first_constant(self, enum: str) -> str | None:
-        """The first constant of the enum that has no name in BTF and goes by ``enum`` here."""
+        """Return the first constant of the unnamed BTF enum that is called ``enum`` here."""
         return self._anonymous.get(enum)
 
     def members(self, owner: str) -> tuple[tuple[str, str], ...]:
-        """The members of that type which are constants: where they are, and of which name."""
+        """Return the members of a type that are constants: path, and name of the constants."""
         return tuple(self._members.get(owner, {}).items())
 
     def rules(self, owner: str) -> list[Located]:
-        """What is known of the unions in that type."""
+        """Return the rules for the unions in a type."""
         return self._rules.get(owner, [])
 
     def enum_of(self, function: str, argument: str) -> str | None:
-        """The name of the constants that an argument is one of, None for none."""
+        """Return the name of the constants to which an argument belongs, or None."""
         return _first(self._enums.get(argument, ()), function)
 
     def note_of(self, function: str, argument: str) -> str | None:
-        """Why the argument, a pointer, is not followed; None if it is."""
+        """Return why a pointer argument is not followed; None if it is."""
         return _first(self._notes.get(argument, ()), function)
 
 
 def _argument(place: str) -> tuple[str, str]:
-    """A glob of functions, and the name of their argument."""
+    """Return a glob of functions, and the name of their argument."""
     function, _, argument = place.rstrip(")").partition("(")
     return function, argument
 
 
 def _first(known: Iterable[tuple[str, str]], function: str) -> str | None:
-    """What is known of the first glob that ``function`` matches; few are ever compiled."""
+    """Return the entry of the first glob that matches ``function``; few globs are compiled."""
     for glob, what in known:
         if glob == function or ("*" in glob and fnmatchcase(function, glob)):
             return what
@@ -161,22 +161,22 @@ def _first(known: Iterable[tuple[str, str]], function: str) -> str | None:
 
 
 def load_semantics() -> Semantics:
-    """What is shipped, and before it what the user's own file says, if there is one.
+    """Return the shipped semantics, after those of the user's own file if it exists.
 
-    That is below ``$XDG_CONFIG_HOME`` or ``~/.config``. Raises DataError if it cannot be read, or
-    says what no such file can.
+    The file is below ``$XDG_CONFIG_HOME`` or ``~/.config``. Raise DataError if it cannot be read or
+    is invalid.
     """
     user = user_file(USER_FILE)
     return Semantics([*([read_file(user)] if user.exists() else []), read_file(_SHIPPED)])
 
 
 def read_file(path: Path) -> File:
-    """What a file of this form says; raises DataError that names the entry that is wrong."""
+    """Return the contents of a file; raise DataError with the name of an invalid entry."""
     import tomllib
 
     try:
         found = msgspec.convert(tomllib.loads(read(path).decode()), File)
-    except (OSError, ValueError) as err:  # of TOML, UTF-8 and msgspec
+    except (OSError, ValueError) as err:  # errors of TOML, UTF-8 and msgspec
         what, _, where = str(err).partition(" - at `$.")
         why = getattr(err, "strerror", None) or what
         raise _wrong(path, f"{where.rstrip('`')}: {why}" if where else why) from None
@@ -187,7 +187,7 @@ def read_file(path: Path) -> File:
 
 
 def _texts(file: File) -> Iterator[tuple[str, str, re.Pattern[str]]]:
-    """All that has a form of its own: the entry it is in, the text, and that form."""
+    """Yield all texts with a required form: entry, text and form."""
     for enum, places in file.enums.items():
         for place in places:
             yield f"enums.{enum}", place, _ARGUMENT if place.endswith(")") else _MEMBER

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What to capture of a function's arguments: by its prototype, or its bare registers.
+"""Plan the capture of a function's arguments: by its prototype, or its plain registers.
 
-Of kernel objects that is their name: what people call a file, a thread or a device by.
+For kernel objects, their names are captured as well, such as the name of a file, thread or device.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from retsnoop_py.kernel.btf import POINTER_SIZE, Btf, Kind, Param, Type
 from retsnoop_py.kernel.btf_struct import BtfStruct
 from retsnoop_py.value import Value
 
-#: From a struct to the text, one member after another; all but the last are pointers or names of
-#: members within members.
+#: The path from a struct to its name, member by member; all but the last are pointers or names of
+#: nested members.
 NAMED: dict[str, tuple[str, ...]] = {
     "file": ("f_path.dentry", "d_name.name"),
     "path": ("dentry", "d_name.name"),
@@ -51,9 +51,9 @@ NAMED: dict[str, tuple[str, ...]] = {
 def name_path(
     btf: Btf, struct_id: int, members: tuple[str, ...]
 ) -> tuple[tuple[int, ...], int] | None:
-    """How to get from a struct to its name: pointers to follow, by offset, and a last offset.
+    """Return the path from a struct to its name: offsets of pointers, and a last offset.
 
-    None where this kernel keeps it elsewhere. All offsets are in bytes.
+    None if this kernel stores the name elsewhere. All offsets are in bytes.
     """
     hops: list[int] = []
     type_ = btf.resolve(struct_id)
@@ -74,7 +74,7 @@ def name_path(
 
 
 def _member(btf: Btf, type_: Type, name: str, depth: int = 0) -> tuple[int, Type] | None:
-    """Offset in bytes and type of a member, also one of an anonymous struct or union within."""
+    """Return offset in bytes and type of a member, also in anonymous structs and unions."""
     if type_.kind not in (Kind.STRUCT, Kind.UNION) or depth > _DEEPEST:
         return None
     for member in btf.members(type_.id):
@@ -96,7 +96,7 @@ _DEEPEST = 8
 MAX_SPECS = 16
 _MAX_HOPS = 4
 MAX_PARAMETERS = 12
-#: A socket address is longer than the struct it is declared as.
+#: Socket addresses that are longer than their declared struct.
 _LONGER = {"sockaddr": 110, "sockaddr_unsized": 110}
 _VOID = 0
 
@@ -112,14 +112,14 @@ class Target(IntEnum):
 
 
 class Limits(Value):
-    """Bytes: of a target of fixed size, and of a string."""
+    """Maximum bytes of a target of fixed size, and of a string."""
 
     sized: int = 256
     text: int = 256
 
 
 class Spec(NamedTuple):
-    """``struct arg_plan``: from ``slot`` follow ``hops``, read ``size`` bytes of the target."""
+    """``struct arg_plan``: from ``slot`` follow ``hops``, then read ``size`` target bytes."""
 
     slot: int
     words: int = 1
@@ -129,14 +129,14 @@ class Spec(NamedTuple):
     hops: tuple[int, ...] = ()
 
     def pack(self, pack: Callable[..., bytes]) -> bytes:
-        """As the kernel side reads it; ``pack`` is of its struct."""
+        """Return the bytes for the BPF side; ``pack`` packs its struct."""
         hops = (*self.hops, *(0,) * (_MAX_HOPS - len(self.hops)))
         value = min(self.words, 2) * POINTER_SIZE
         return pack(self.slot, self.target, len(self.hops), value, self.size, self.offset, *hops)
 
 
 class Capture(NamedTuple):
-    """What is captured of a function, for programs on kprobes and for those on trampolines."""
+    """The captured arguments of a function, for programs on kprobes and on trampolines."""
 
     arguments: CallArguments
     by_registers: tuple[Spec, ...] = ()
@@ -144,7 +144,7 @@ class Capture(NamedTuple):
 
 
 def plan_packer(btf: Btf) -> Callable[[tuple[Spec, ...]], bytes]:
-    """What makes ``struct args_plan`` of specs, by the BTF of the object that is to read it."""
+    """Return a function that packs specs as ``struct args_plan``, by BTF of the reading object."""
     pack = BtfStruct(btf, "arg_plan").packer(
         *("slot", "target", "hops", "value", "size", "offset", "hop")
     )
@@ -153,7 +153,7 @@ def plan_packer(btf: Btf) -> Callable[[tuple[Spec, ...]], bytes]:
 
 
 def registers(machine: str, note: str) -> Capture:
-    """All argument registers as they are, of a function whose parameters are not known."""
+    """Return a capture of all argument registers, for a function with unknown parameters."""
     names = REGISTERS[machine]
     arguments = tuple(Argument(name, Role.REGISTER) for name in names)
     specs = tuple(Spec(slot) for slot in range(len(names)))
@@ -161,7 +161,7 @@ def registers(machine: str, note: str) -> Capture:
 
 
 def by_prototype(btf: Btf, func_id: int, machine: str, limits: Limits, types: TypeTable) -> Capture:
-    """What the parameters of function ``func_id`` say."""
+    """Return the capture for the parameters of function ``func_id``."""
     parameters = list(btf.params(btf.type(func_id).arg))
     is_variadic = bool(parameters) and parameters[-1].type_id == _VOID
     if is_variadic:
@@ -187,7 +187,7 @@ def by_prototype(btf: Btf, func_id: int, machine: str, limits: Limits, types: Ty
 
 
 class Builder:
-    """Puts the captures of one function together."""
+    """Build the capture of a function."""
 
     def __init__(self, btf: Btf, limits: Limits, types: TypeTable, function: str = "") -> None:
         self._btf = btf
@@ -200,7 +200,7 @@ class Builder:
         self._names = 0
 
     def capture(self) -> Capture:
-        """All that was put in."""
+        """Return the capture."""
         for position, argument in enumerate(self._arguments):
             if argument.role == Role.POINTER:
                 self._add_tag(position, argument)
@@ -208,7 +208,7 @@ class Builder:
         return Capture(arguments, tuple(self._by_registers), tuple(self._by_context))
 
     def _add_tag(self, position: int, argument: Argument) -> None:
-        """To a pointer, what tells which variant of its target is meant, if anything does."""
+        """Add to a pointer the tag that selects the variant of its target, if there is one."""
         known = self._types.tagged_by_argument(argument.target)
         if known is None:
             return
@@ -225,7 +225,7 @@ class Builder:
             told[position] = argument._replace(variant=variant)
 
     def passed(self, parameter: Param) -> Passed:
-        """How the calling conventions see a parameter."""
+        """Return a parameter as the calling conventions need it."""
         type_ = self._btf.resolve(parameter.type_id)
         size = self._btf.size_of(type_.id)
         if type_.kind in (Kind.STRUCT, Kind.UNION):
@@ -236,7 +236,7 @@ class Builder:
         return Passed(size, max(size, 1))
 
     def parameter(self, name: str, type_id: int, *found: Location) -> None:
-        """A parameter of the prototype, wherever it is."""
+        """Add a parameter of the prototype, at any location."""
         type_ = self._btf.resolve(type_id)
         spelled = self._btf.declare(type_id)
         if type_.kind is Kind.FLOAT:
@@ -253,7 +253,7 @@ class Builder:
             self.value(name, type_id, spelled, [_value(location) for location in found])
 
     def value(self, name: str, type_id: int, spelled: str, specs: list[Spec]) -> None:
-        """A number, or a struct in registers."""
+        """Add a number, or a struct in registers."""
         number = self._types.add(self._btf, type_id, max(self._btf.size_of(type_id), 1))
         enum = self._types.semantics.enum_of(self._function, name)
         if enum is not None:
@@ -261,21 +261,21 @@ class Builder:
         self._add(Argument(name, Role.VALUE, number, spelled=spelled), *specs)
 
     def register(self, name: str, spelled: str, specs: list[Spec]) -> None:
-        """A register whose type nothing tells."""
+        """Add a register of unknown type."""
         self._add(Argument(name, Role.REGISTER, spelled=spelled), *specs)
 
     def vararg(self, index: int, *found: Location) -> None:
-        """An argument behind a format: a number, or perhaps a string."""
+        """Add an argument after a format: a number or possibly a string."""
         argument = Argument(f"vararg{index}", Role.VARARG)
         specs = [_value(location) for location in found]
         self._add(argument, *_reading(specs, Target.GUESS, self._limits.text))
 
     def ends_in_format(self) -> bool:
-        """Whether the last parameter is text: a format, as far as anyone can tell."""
+        """Return True if the last parameter is text and so probably a format."""
         return bool(self._arguments) and self._arguments[-1].role == Role.STRING
 
     def _whole(self, name: str, type_id: int, spelled: str, found: tuple[Location, ...]) -> None:
-        """A struct in memory; no trampoline takes such a function."""
+        """Add a struct in memory; trampolines do not support such functions."""
         size = min(self._btf.size_of(type_id), self._limits.sized)
         number = self._types.add(self._btf, type_id, size)
         specs = []
@@ -290,19 +290,19 @@ class Builder:
         self._add(Argument(name, Role.WHOLE, target=number, spelled=spelled), *specs)
 
     def memory(self, name: str, number: int, spelled: str, spec: Spec) -> None:
-        """Bytes at an address, of type ``number``."""
+        """Add the bytes at an address, of type ``number``."""
         self._add(Argument(name, Role.WHOLE, target=number, spelled=spelled), spec, spec)
 
     def located(self, name: str, number: int, spelled: str, spec: Spec) -> None:
-        """An array of type ``number``, of which a word tells size and place."""
+        """Add an array of type ``number``; a word has its size and its place."""
         self._add(Argument(name, Role.LOCATED, target=number, spelled=spelled), spec, spec)
 
     def number(self, name: str, number: int, spelled: str, spec: Spec) -> None:
-        """A number of type ``number``."""
+        """Add a number of type ``number``."""
         self._add(Argument(name, Role.VALUE, number, spelled=spelled), spec, spec)
 
     def pointer(self, name: str, target_id: int, spelled: str, specs: list[Spec]) -> None:
-        """A pointer to what type ``target_id`` says."""
+        """Add a pointer to type ``target_id``."""
         target = self._btf.resolve(target_id)
         pointer = self._types.put(DataType(DataKind.PTR, POINTER_SIZE))
         note = self._types.semantics.note_of(self._function, name)
@@ -325,7 +325,7 @@ class Builder:
             self._name(target.id, NAMED[target.name], specs)
 
     def _name(self, struct_id: int, members: tuple[str, ...], specs: list[Spec]) -> None:
-        """The name of what a pointer points to, if this kernel has it where we look."""
+        """Add the name of a pointer's target, if this kernel stores the name at the known place."""
         path = name_path(self._btf, struct_id, members)
         if path is None or self._names == MAX_SPECS - MAX_PARAMETERS:
             return
@@ -343,12 +343,12 @@ class Builder:
 
 
 def _reading(specs: list[Spec], target: Target, size: int) -> list[Spec]:
-    """The same places, and what to read of what they point to."""
+    """Return the same places, with the target to read."""
     return [spec._replace(target=target, size=size) for spec in specs]
 
 
 def _value(location: Location) -> Spec:
-    """What is at ``location``, in registers or one word on the stack."""
+    """Return the spec of a value at ``location``, in registers or in one word on the stack."""
     if location.on_stack:
         return Spec(STACK_SLOT, 1, hops=(location.offset,))
     return Spec(location.slot, location.words)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""BTF boiled down to the types that captured bytes are read by."""
+"""The types for decoding captured bytes, extracted from BTF."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from retsnoop_py.kernel.btf import POINTER_SIZE, Btf, Kind, Type
 
 __all__ = ["KNOWN_ALIASES", "TypeTable", "anonymous_enum", "natural_alignment"]
 
-#: Structs nested deeper than this are damage.
+#: Maximum nesting of structs; deeper nesting means damaged data.
 _MAX_NESTING = 32
 _GFP_FIRST = "___GFP_DMA_BIT"
 _GFP_PREFIX, _GFP_SUFFIX = "___GFP_", "_BIT"
-#: Typedefs whose values people write in a way of their own: the renderer has a reader for each.
+#: Typedefs with their own notation; the renderer has a decoder for each.
 KNOWN_ALIASES = frozenset(
     {"__be16", "__be32", "__be64", "gfp_t", "ktime_t", "umode_t", "uid_t", "gid_t", "dev_t"}
 )
 
 
-#: Members of a type that are constants: where they are, and the name of these constants.
+#: Members of a type that are constants: path, and name of the constants.
 Named = tuple[tuple[str, str], ...]
 
 
 class TypeTable:
-    """Collects the types that are needed; each gets a number, equal ones the same.
+    """Collect types; each type gets a number, and equal types the same number.
 
-    ``semantics`` says what BTF does not: of it the types that are collected have all that is about
-    them.
+    ``semantics``: meanings that BTF lacks, which become part of the collected types.
     """
 
     def __init__(self, semantics: Semantics | None = None) -> None:
@@ -45,9 +44,9 @@ class TypeTable:
         self._tagged: set[int] = set()
 
     def add(self, btf: Btf, type_id: int, limit: int, depth: int = 0, named: Named = ()) -> int:
-        """The number of type ``type_id``, of which no more than ``limit`` bytes are captured.
+        """Return the number of type ``type_id``, of which at most ``limit`` bytes are captured.
 
-        ``named`` are members of it that are constants, besides those of its name.
+        ``named``: members that are constants, in addition to those known by the type's name.
         """
         owner = btf
         while owner.base is not None and type_id < owner.base.end:
@@ -62,14 +61,14 @@ class TypeTable:
         return known
 
     def put(self, data_type: DataType) -> int:
-        """The number of a type that was put together elsewhere."""
+        """Return the number of a type that was made elsewhere."""
         number = self._numbers.setdefault(data_type, len(self.types))
         if number == len(self.types):
             self.types.append(data_type)
         return number
 
     def as_constants(self, btf: Btf, number: int, name: str) -> int:
-        """The number or pointer of type ``number`` as one of the constants of that name."""
+        """Return type ``number``, an integer or pointer, with the constants of that name."""
         plain = self.types[number]
         values = self.constants(btf, name)
         if not values:
@@ -82,7 +81,7 @@ class TypeTable:
         return self.put(DataType(DataKind.ENUM, plain.size, name, "", signed, values=values))
 
     def constants(self, btf: Btf, name: str) -> tuple[tuple[str, int], ...]:
-        """The constants of that name: of an enum of BTF, or those it does not have."""
+        """Return the constants with that name: of a BTF enum, or constants that BTF lacks."""
         key = btf, name
         known = self._constants.get(key)
         if known is None:
@@ -95,13 +94,13 @@ class TypeTable:
         return known
 
     def tagged_by_argument(self, number: int) -> Located | None:
-        """What is known of type ``number`` that an argument of the call tells, if anything."""
+        """Return the rule by which a call's argument selects the variant of a type, or None."""
         kind = self.types[number]
         rules = self.semantics.rules(kind.name or kind.alias)
         return next((one for one in rules if one.rule.argument), None)
 
     def variant(self, btf: Btf, rule: UnionRule, value: str) -> int | None:
-        """The number that the ``value`` of a tag stands for."""
+        """Return the number of the tag's ``value``, or None."""
         return dict(self.constants(btf, rule.enum)).get(value)
 
     def _convert(
@@ -166,7 +165,7 @@ class TypeTable:
                 self.tags.append(tag)
 
     def _tag(self, btf: Btf, owner: int, rule: UnionRule, limit: int) -> Tag | None:
-        """How ``rule`` reads for struct or union ``owner``; None if this kernel's has no such."""
+        """Return ``rule`` as a tag of struct or union ``owner``; None if this kernel lacks it."""
         constants = dict(self.constants(btf, rule.enum)) if rule.enum else {}
         choices = {
             value: choice
@@ -205,7 +204,7 @@ class TypeTable:
         return Choice(value, members) if members else None
 
     def _holder(self, number: int, path: str) -> int | None:
-        """The struct or union at ``path``, or the one that has what is there; None for none."""
+        """Return the struct or union at ``path``, or the one that contains ``path``, or None."""
         if not path:
             return number
         steps = self._steps(number, path)
@@ -216,7 +215,7 @@ class TypeTable:
         return inner if self.types[inner].kind in (DataKind.STRUCT, DataKind.UNION) else at
 
     def _steps(self, number: int, path: str) -> list[tuple[int, int]] | None:
-        """The way to a member: types, and the positions of their fields; None if there is none."""
+        """Return the path to a member: types, and positions of their fields; None if missing."""
         steps: list[tuple[int, int]] = []
         for name in path.split("."):
             found = self._member(number, name)
@@ -228,7 +227,7 @@ class TypeTable:
         return steps
 
     def _member(self, number: int, name: str) -> list[tuple[int, int]] | None:
-        """The way to a member of a type, or of anonymous ones within."""
+        """Return the path to a member of a type, or of its anonymous members."""
         fields = self.types[number].fields
         for position, field in enumerate(fields):
             if field.name == name:
@@ -240,7 +239,7 @@ class TypeTable:
 
 
 def _below(named: Named, member: str) -> Named:
-    """What of ``named`` is in ``member``; all of it may be in an anonymous one."""
+    """Return the part of ``named`` inside ``member``; an anonymous member may have all."""
     if not member:
         return named
     start = f"{member}."
@@ -248,7 +247,7 @@ def _below(named: Named, member: str) -> Named:
 
 
 def _values(key: str, constants: Mapping[str, int]) -> list[int]:
-    """The numbers that a value of a tag, or a glob of values, stands for."""
+    """Return the numbers of a tag's value, or of a glob of values."""
     if key in constants:
         return [constants[key]]
     if key.lstrip("-").isdecimal():
@@ -257,7 +256,7 @@ def _values(key: str, constants: Mapping[str, int]) -> list[int]:
 
 
 def _behind_typedefs(btf: Btf, type_id: int) -> tuple[str, Type]:
-    """The typedef that tells most of a type, and the type itself."""
+    """Return the most informative typedef of a type, and the type itself."""
     names = []
     type_ = btf.type(type_id)
     resolved = btf.resolve(type_id)
@@ -280,7 +279,7 @@ def _integer(btf: Btf, type_: Type, alias: str) -> DataType:
 
 
 def _gfp_flags(btf: Btf) -> tuple[tuple[str, int], ...]:
-    """The flags of gfp_t by value; none before Linux 6.10, where they are not in BTF."""
+    """Return the flags of gfp_t by value; empty before Linux 6.10, without flags in BTF."""
     found = anonymous_enum(btf, _GFP_FIRST)
     bits = {} if found is None else btf.enumerators(found)
     return tuple(
@@ -291,14 +290,14 @@ def _gfp_flags(btf: Btf) -> tuple[tuple[str, int], ...]:
 
 
 def anonymous_enum(btf: Btf, first: str) -> int | None:
-    """The enum of the kernel proper whose first constant, of value 0, is ``first``."""
+    """Return the enum of vmlinux with the first constant ``first`` of value 0, or None."""
     while btf.base is not None:
         btf = btf.base
     (blob,) = btf.blobs
     text = blob.strings.find(b"\0" + first.encode() + b"\0") + 1
     if not text:
         return None
-    # the name of the first constant is the first word behind the enum's header
+    # The name of the first constant is the first word after the enum's header.
     at = bytes(blob.types).find(struct.pack("=II", text, 0))
     index = bisect_right(blob.offsets, at // 4) - 1
     if at < 0 or index < 0 or btf.type(blob.start + index).kind is not Kind.ENUM:
@@ -307,7 +306,7 @@ def anonymous_enum(btf: Btf, first: str) -> int | None:
 
 
 def natural_alignment(btf: Btf, type_id: int, depth: int = 0) -> tuple[int, bool]:
-    """The alignment of a type in bytes, and whether all its members are aligned."""
+    """Return the alignment of a type in bytes, and whether all its members are aligned."""
     type_ = btf.resolve(type_id)
     match type_.kind:
         case Kind.STRUCT | Kind.UNION if depth < _MAX_NESTING:
@@ -331,7 +330,7 @@ def _of_members(btf: Btf, type_: Type, depth: int) -> tuple[int, bool]:
             aligned = False
             continue
         largest, aligned = max(largest, alignment), aligned and inner
-    # packed or not: a struct is not more aligned than its size is
+    # Packed or not, a struct is not more aligned than its size.
     while type_.arg % largest:
         largest //= 2
     return largest, aligned

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Captured arguments as people and programs read them."""
+"""Convert captured arguments to text and JSON."""

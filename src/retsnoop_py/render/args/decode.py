@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Captured bytes read by their type. Members of structs that are zero are left out, no others."""
+"""Decode captured bytes by their type. Struct members with the value zero are omitted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Tagged(NamedTuple):
 
 
 class Decoder:
-    """Reads bytes by the ``types`` and ``tags`` of a stream, which are little endian."""
+    """Decode little-endian bytes by the ``types`` and ``tags`` of a stream."""
 
     def __init__(self, types: Sequence[DataType], tags: Sequence[Tag] = ()) -> None:
         self._types = types
@@ -59,7 +59,7 @@ class Decoder:
         return self._node(index, data, name, 0)
 
     def array(self, element: int, data: bytes, size: int, name: str = "") -> Node:
-        """An array of ``size`` bytes with elements of type ``element``, ``data`` its beginning."""
+        """Return an array of ``size`` bytes of ``element`` type; ``data``: its captured start."""
         kind = DataType(DataKind.ARRAY, size, element=element)
         self._left = _steps_for(data)
         return self._array(kind, data, name, 0)
@@ -80,7 +80,7 @@ class Decoder:
         return scalar(kind, int.from_bytes(data[: kind.size], "little"), kind.size * 8, name)
 
     def _tagged(self, index: int, kind: DataType, data: bytes, depth: int, meant: Meant) -> Node:
-        """A struct or union; of its unions only what their tags choose."""
+        """Return a struct or union; tags select the members of its unions."""
         special = kernel_types.struct(kind, data)
         if special is not None:
             return special
@@ -98,7 +98,7 @@ class Decoder:
     def _struct(
         self, kind: DataType, data: bytes, depth: int, meant: Meant, chosen: Sequence[int] | None
     ) -> Node:
-        """``chosen`` are the positions of the members that are meant, None for all."""
+        """Return a struct; ``chosen``: positions of its selected members, None for all."""
         members: list[tuple[str, Node]] = []
         data = data[: kind.size]
         is_cut = len(data) < kind.size
@@ -134,7 +134,7 @@ class Decoder:
         return Group(tuple(members), is_cut=is_cut)
 
     def _end(self, field: Field) -> int:
-        """The byte behind a member."""
+        """Return the offset of the first byte after a member."""
         kind = self.type(field.type)
         size = 0 if kind is None else kind.size
         return (field.bit_offset + (field.bits or size * 8) + 7) // 8
@@ -216,13 +216,13 @@ def _value_of(tag: Tag, data: bytes, size: int) -> int | None:
 
 
 def _behind(data: bytes, end: int) -> tuple[str, Leaf]:
-    """Bytes of a union behind the member that is meant: no member in C can be called so."""
+    """Return a union's bytes after the selected member; the name is not valid in C."""
     rest = data[end:].rstrip(b"\0").hex()
     return f"@{end}", Leaf(f"<{rest}>", rest)
 
 
 def scalar(kind: DataType, value: int, bits: int, name: str) -> Leaf:
-    """A number of ``bits`` bits, unsigned as it was read, by its type."""
+    """Return a number of ``bits`` bits, given as unsigned, by its type."""
     if kind.kind == DataKind.PTR:
         return kernel_types.sentinel(kind, value) or Leaf(
             pointer(value), f"{value:#x}" if value else None
@@ -244,6 +244,6 @@ def scalar(kind: DataType, value: int, bits: int, name: str) -> Leaf:
 
 
 def _text(data: bytes, *, is_cut: bool) -> Leaf:
-    """An array of characters: up to the zeros it ends in, but nothing else is left out."""
+    """Return an array of characters without the zeros at its end."""
     text = data.rstrip(b"\0")
     return Leaf(quoted(text, is_cut=is_cut), plain_text(text, is_cut=is_cut))

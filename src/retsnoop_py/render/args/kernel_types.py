@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Types of the kernel that people write in a way of their own."""
+"""Kernel types with their own notation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = [
     "struct",
 ]
 
-#: Structs around one number, which is all that anyone means by them.
+#: Structs that wrap a single number and are printed as this number.
 WRAPPERS = frozenset(
     {"atomic_t", "atomic64_t", "atomic_long_t", "refcount_t", "kuid_t", "kgid_t", "vfsuid_t"}
     | {"vfsgid_t", "ktime_t", "kernel_cap_t"}
@@ -36,11 +36,11 @@ _ADDRESS_NAME = re.compile(r"addr|^[sd]?ip4?$")
 #: A program for an older kernel passes a shorter struct, and the kernel uses zeros for the rest.
 EXTENSIBLE = frozenset({"bpf_attr", "clone_args", "mount_attr", "open_how"})
 SIZES = frozenset({"size", "usize"})
-#: The same where the size is in the struct: its offset in bytes, and what zero stands for.
+#: Structs with their size in a member: its offset in bytes, and the size for zero.
 OWN_SIZES = {"perf_event_attr": (4, 64), "sched_attr": (0, 48)}
-#: The same of a socket address, which is as long as its family wants.
+#: Names of arguments with the size of a socket address, which depends on its family.
 ADDRESS_SIZES = frozenset({"addrlen", "addr_len", "ulen", "klen"})
-#: A task's name: ``comm``, ``prev_comm``, ``newcomm`` and their like, of TASK_COMM_LEN bytes.
+#: A task's name: ``comm``, ``prev_comm``, ``newcomm`` and similar, of TASK_COMM_LEN bytes.
 _COMM_NAME = re.compile(r"comm$")
 _COMM_BYTES = 16
 _PORT_NAME = re.compile(r"port|^source$|^dest$")
@@ -59,7 +59,7 @@ _SECONDS = {
     "__kernel_old_timeval": 1_000_000,
     "old_timeval32": 1_000_000,
 }
-#: Names people give to sets of allocation flags (linux/gfp_types.h), largest first.
+#: Usual names for sets of allocation flags (linux/gfp_types.h), largest first.
 _RECLAIM = frozenset({"__GFP_DIRECT_RECLAIM", "__GFP_KSWAPD_RECLAIM"})
 _GFP_SETS: tuple[tuple[str, frozenset[str]], ...] = (
     ("GFP_USER", _RECLAIM | {"__GFP_IO", "__GFP_FS", "__GFP_HARDWALL"}),
@@ -71,13 +71,13 @@ _GFP_SETS: tuple[tuple[str, frozenset[str]], ...] = (
 
 
 def scalar(kind: DataType, value: int, name: str) -> Leaf | None:
-    """A number that is not just one; None for all others. ``value`` is unsigned."""
+    """Return a number with its own notation, or None. ``value`` is unsigned."""
     reader = _SCALARS.get(kind.alias)
     return reader(kind, value, name) if reader else None
 
 
 def struct(kind: DataType, data: bytes) -> Leaf | None:
-    """A struct that people write as one thing; None for all others, and where it is cut."""
+    """Return a struct with its own notation; None for others, and for truncated ones."""
     if kind.kind == DataKind.STRUCT and is_socket_address(kind):
         address = _sockaddr(data)
         if address is not None:
@@ -98,7 +98,7 @@ def is_socket_address(kind: DataType) -> bool:
 
 
 def mac(kind: DataType, element: DataType, data: bytes) -> Leaf | None:
-    """An Ethernet address: six unsigned bytes."""
+    """Return an Ethernet address, which is six unsigned bytes, or None."""
     if kind.length != _MAC_BYTES or element.size != 1 or len(data) != _MAC_BYTES:
         return None
     if element.kind != DataKind.INT or element.flags:
@@ -109,7 +109,7 @@ def mac(kind: DataType, element: DataType, data: bytes) -> Leaf | None:
 def is_comm(data: bytes, name: str) -> bool:
     """Return True for the name of a task, which ends at the first NUL.
 
-    The bytes behind it can be left over from an older and longer name.
+    The bytes after the NUL can be left over from an older and longer name.
     """
     return len(data) == _COMM_BYTES and _COMM_NAME.search(name) is not None
 
@@ -123,7 +123,7 @@ def sentinel(kind: DataType, value: int) -> Leaf | None:
 
 
 def enum(kind: DataType, value: int) -> Leaf:
-    """A constant by name, a set of flags by theirs, or a number."""
+    """Return a constant by name, a set of flags by their names, or a number."""
     names = _names_of(kind.values)
     name = names.get(value)
     if name is not None:
@@ -183,7 +183,7 @@ def _device(kind: DataType, value: int, name: str) -> Leaf:
 
 
 def _big_endian(kind: DataType, value: int, name: str) -> Leaf:
-    """A number in network order: an address, a port, or anything else."""
+    """Return a number in network order: an address, a port, or another number."""
     raw = value.to_bytes(kind.size, "little")
     if kind.size == 4 and _ADDRESS_NAME.search(name):
         return _text(_ipv4(raw))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A captured value taken apart: one tree for text, in one line or many, and for JSON.
+"""A captured value as a tree, for text in one line or many, and for JSON.
 
-Numbers and text in it are written as C programmers of the kernel do.
+Numbers and text use the notation of kernel programmers.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 
 #: Marks data that was not captured.
 CUT = "…"
-#: The key of an object's name in what programs get; no member in C can be called that.
+#: The key of an object's name in data for programs; not a valid name in C.
 LABEL = "@name"
 _STEP = "    "
 _EXACT = 1 << 53
 
 
 class Leaf(NamedTuple):
-    """A value without parts: as people write it, and as a program wants it."""
+    """A value without parts: as text for people, and as data for programs."""
 
     text: str
     plain: Plain
@@ -34,8 +34,8 @@ class Leaf(NamedTuple):
 class Group(NamedTuple):
     """A struct, a union or an array: its members by name; array members have empty names.
 
-    ``prefix`` is printed before it. ``is_cut``: it continues behind the captured bytes. ``label``
-    is the name of a kernel object, for example of a file.
+    ``prefix`` is printed before it. ``is_cut``: it continues after the captured bytes. ``label`` is
+    the name of a kernel object, for example of a file.
     """
 
     members: tuple[tuple[str, Node], ...]
@@ -49,7 +49,7 @@ Node = Leaf | Group
 
 
 def inline(node: Node) -> str:
-    """The value in one line: ``{.a=1,.b=[2,3]}``."""
+    """Return the value in one line: ``{.a=1,.b=[2,3]}``."""
     if isinstance(node, Leaf):
         return node.text
     parts = [f".{name}={inline(member)}" if name else inline(member) for name, member in node[0]]
@@ -60,7 +60,7 @@ def inline(node: Node) -> str:
 
 
 def block(node: Node, level: int = 0) -> list[str]:
-    """The value over several lines, the first one without indentation."""
+    """Return the value on several lines, the first one without indentation."""
     if isinstance(node, Leaf):
         return [node.text]
     opening, closing = "[]" if node.is_array else "{}"
@@ -83,7 +83,7 @@ def _rows(node: Group, level: int) -> Iterator[str]:
 
 
 def plain_of(node: Node) -> Plain:
-    """The value for a program; members of anonymous members are the struct's own, as in C.
+    """Return the value for a program; members of anonymous members belong to the struct.
 
     Numbers that do not fit a ``double`` are texts.
     """
@@ -105,23 +105,23 @@ def plain_of(node: Node) -> Plain:
     return found
 
 
-#: From here on a number is rather a bit pattern or an address.
+#: Larger numbers are probably bit patterns or addresses.
 _DECIMAL_END = 1 << 22
 _WORD = 1 << 64
 _ESCAPES = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
-#: Bytes that are not UTF-8 are decoded to these (PEP 383).
+#: Bytes that are not UTF-8 are decoded to these characters (PEP 383).
 _FIRST_STRAY, _LAST_STRAY, _STRAY = "\udc80", "\udcff", 0xDC00
 
 
 def number(value: int, bits: int = 64) -> str:
-    """Decimal while it is small or negative, else hexadecimal."""
+    """Return a small or negative number in decimal, others in hexadecimal."""
     if value < _DECIMAL_END:
         return str(value)
     return f"{value & ((1 << bits) - 1):#x}"
 
 
 def pointer(value: int) -> str:
-    """``NULL``, an error in place of an address, or the address."""
+    """Return ``NULL``, an error pointer's error, or the address."""
     if not value:
         return "NULL"
     if value >= _WORD - MAX_ERRNO:
@@ -139,7 +139,7 @@ def quoted(data: bytes, *, is_cut: bool = False) -> str:
 
 
 def plain_text(data: bytes, *, is_cut: bool = False) -> str:
-    r"""Text for a program; bytes that are not UTF-8 as ``\xNN``, and a cut marked."""
+    r"""Return text for a program; invalid UTF-8 becomes ``\xNN``, and a cut is marked."""
     return data.decode("utf-8", "backslashreplace") + (CUT if is_cut else "")
 
 

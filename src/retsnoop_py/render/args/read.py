@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Captured values by name, for text and JSON.
 
-The conversions of a format define the number and the types of the arguments behind it.
+The conversions of a format define the number and the types of the arguments after it.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _STAR = "d"
 
 
 def conversions(text: str) -> list[str]:
-    """One entry for each argument a format takes: length and type of its conversion, ``ld``.
+    """Return the length and type of each conversion in a format, such as ``ld``.
 
-    A width or a precision of ``*`` takes an argument of its own.
+    There is an entry for each argument. A width or precision of ``*`` takes its own argument.
     """
     return [one for match in _CONVERSION.finditer(text) for one in _takes(match)]
 
@@ -64,7 +64,7 @@ def _takes(match: re.Match[str]) -> Iterator[str]:
 
 
 def vararg(value: CapturedValue, conversion: str) -> Node:
-    """One such argument; an unknown ``conversion`` (empty) shows the whole register."""
+    """Return an argument of a format; for an empty ``conversion`` the whole register."""
     raw = int.from_bytes(value.value, "little")
     kind, length = conversion[-1:], conversion[:-1]
     if kind == "s" or (not kind and value.data):
@@ -83,7 +83,7 @@ def vararg(value: CapturedValue, conversion: str) -> Node:
 
 
 def text_of(data: bytes, address: int) -> Node:
-    """Text that was captured with its NUL; without one it was cut. Else where it is."""
+    """Return captured text, marked as cut without its NUL; without data its address."""
     if not data:
         return Leaf(pointer(address), f"{address:#x}" if address else None)
     is_cut = not data.endswith(b"\0")
@@ -98,7 +98,7 @@ def known_conversions(previous: Sequence[CapturedValue]) -> list[str] | None:
     return conversions(previous[-1].data.rstrip(b"\0").decode("latin-1"))
 
 
-#: Calls with equal arguments come in bursts.
+#: Size of a cache: calls with equal arguments often follow each other.
 _MAX_KEPT = 1 << 12
 _UNKNOWN = CallArguments()
 #: The kernel's copy of a file name that a program passed, with the original address (``uptr``).
@@ -143,7 +143,7 @@ class ArgumentReader:
         )
 
     def _copies(self, session: Session) -> dict[str, Leaf]:
-        """Names of files that the kernel has copied from a program, by where they were in it."""
+        """Return the file names that the kernel copied from a program, by their address there."""
         found: dict[str, Leaf] = {}
         for captured in session.args.values():
             for _, node, spelled in self._kept(captured):
@@ -155,7 +155,7 @@ class ArgumentReader:
         return found
 
     def arguments(self, session: Session, seq: int) -> list[tuple[str, str, Plain, str]] | None:
-        """Name, text in one line, plain value and C type of each argument of event ``seq``.
+        """Return name, text, plain value and C type of each argument of event ``seq``.
 
         None if nothing was captured there.
         """
@@ -224,7 +224,7 @@ class ArgumentReader:
     def _given(
         self, told: CallArguments, values: Sequence[CapturedValue], index: int
     ) -> CapturedValue:
-        """Return a captured value, with zeros behind the size that the caller passed."""
+        """Return a captured value, with zeros after the size that the caller passed."""
         value = values[index]
         kind = self._decoder.type(told.arguments[index].target)
         if kind is None or not value.data:
@@ -336,7 +336,7 @@ def _only(value: CapturedValue, end: int, size: int) -> CapturedValue:
 
 
 def _unfollowed(node: Node, note: str) -> Leaf:
-    """An address of which ``note`` tells why it is not followed."""
+    """Return an address with ``note``, the reason why it is not followed."""
     shown = inline(node)
     return Leaf(f"{shown} ({note})", {"pointer": shown, "note": note})
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Arguments behind or below the rows of a view, as ``-C args.fmt-mode`` says."""
+"""Arguments on or below the rows of a view, by ``-C args.fmt-mode``."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _MISSING = "... data missing ..."
 
 
 class Event(NamedTuple):
-    """An event by its number in the session; whether something is captured at such events."""
+    """An event by its number in the session. ``expected``: values are captured at such events."""
 
     seq: int
     expected: bool
 
 
 class ArgumentRows:
-    """Writes arguments as text. They are on a row of their call, or on lines below it."""
+    """Write arguments as text, on a row of their call or on lines below it."""
 
     def __init__(self, header: StreamHeader, settings: ArgSettings, glyphs: Glyphs) -> None:
         self.reader = ArgumentReader(
@@ -40,7 +40,7 @@ class ArgumentRows:
         self.on_row = settings.mode is ArgMode.COMPACT
 
     def of_call(self, call: Call) -> Event:
-        """The event at which a call of a stack was given its arguments."""
+        """Return the event at which the arguments of a call on the stack were captured."""
         return Event(call.seq, self.reader.expects(call.func_id))
 
     def of_row(self, trace: Trace, row: TraceRow) -> Event | None:
@@ -53,7 +53,7 @@ class ArgumentRows:
         return Event(trace.events.seqs[at], self.reader.expects(row.id))
 
     def behind(self, session: Session, event: Event | None, line: str) -> str:
-        """A row with the arguments of ``event`` behind it, if it has any."""
+        """Return a row, followed by the arguments of ``event`` if there are any."""
         if event is None:
             return line.rstrip()
         captured = session.args.get(event.seq)
@@ -64,7 +64,7 @@ class ArgumentRows:
         return f"{line}  {text}".rstrip()
 
     def below(self, session: Session, event: Event | None, indent: int) -> list[str]:
-        """The lines below a row, each moved to the right by ``indent`` columns."""
+        """Return the lines below a row, each indented by ``indent`` columns."""
         if event is None:
             return []
         captured = session.args.get(event.seq)
@@ -94,14 +94,14 @@ class ArgumentRows:
             yield self._marked(f"  {line}")
 
     def _value(self, shown: Shown) -> str:
-        """The value in one line, within the width that values may have."""
+        """Return the value in one line, within the maximum width of values."""
         text = self._marked(inline(shown.node))
         return cut_to(text, self._settings.width, self._glyphs.cut) if shown.name else text
 
     def _marked(self, text: str) -> str:
-        """A line with the mark of this output where something was cut.
+        """Return a line with this output's mark for cut data.
 
-        Names of members and constants are in it, which a recording may have made up.
+        The line contains names of members and constants, which a recording may have invented.
         """
         text = printable(text)
         if self._glyphs.cut == CUT:
