@@ -2,22 +2,23 @@
 """Find the other tests of the deciding statement: ``A`` in ``A && B``, if ``B`` decided.
 
 These tests are earlier branches. Their other side has the same target as the other side of the
-deciding branch. Only tests may be between the two branches.
+deciding branch, or it leads to success and never to the deciding branch, as in
+``if (A) { if (B) return -EACCES; ...}``. Only tests may be between the two branches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.failure import is_error
 from retsnoop_py.path.follow import Way
-from retsnoop_py.path.insn import Flow, Imm, Insn, Mem
+from retsnoop_py.path.insn import Flow, Imm, Insn, Mem, Reg
 from retsnoop_py.path.origin import Decided, is_settled, went
 from retsnoop_py.path.values import Flags, Moment, Run
 
-__all__ = ["tests_before"]
+__all__ = ["has_copy", "tests_before"]
 
 #: Maximum number of earlier tests that are printed with a condition.
 _MOST = 3
@@ -27,8 +28,14 @@ _MOST_BLOCKS = 12
 _OPPOSITES = {"ne": "e", "ae": "b", "ns": "s", "no": "o", "a": "be", "ge": "l", "g": "le"}
 
 
-def tests_before(graph: Graph, way: Way, run: Run, last: Decided) -> Iterator[tuple[int, bool]]:
-    """Yield the index of each earlier test, last first, and True if its jump was taken."""
+def tests_before(
+    graph: Graph, way: Way, run: Run, last: Decided, encloses: Callable[[int, int], bool]
+) -> Iterator[tuple[int, bool]]:
+    """Yield the index of each earlier test, last first, and True if its jump was taken.
+
+    ``encloses(number, block)`` tells if the other side of a jump may end in success, and never
+    leads to ``block``.
+    """
     ends = _ends(graph, way, last)
     if ends is None:
         return
@@ -42,6 +49,8 @@ def tests_before(graph: Graph, way: Way, run: Run, last: Decided) -> Iterator[tu
         if is_settled(moment):
             continue
         taken = _leads_to(graph, way, moment, ends)
+        if taken is None and encloses(at, way.blocks[position]):
+            taken = went(graph, way, moment)
         if taken is None:
             return
         yield at, taken
@@ -84,16 +93,23 @@ def _ends(graph: Graph, way: Way, last: Decided) -> _Ends | None:
 
 
 def _behind(graph: Graph, index: int) -> int | None:
-    """Return the first block from ``index`` on that does more than jump."""
+    """Return the first block from ``index`` on that does more than load registers and jump."""
     for _ in range(_MAX_DEPTH):
         if index < 0:
             return None
         block = graph.blocks[index]
-        does = [one for one in block.insns if one.op != "nop" and one.flow is not Flow.JUMP]
-        if does or len(block.next) != 1:
+        if len(block.next) != 1 or not all(map(_only_loads, block.insns)):
             return index
         index = block.next[0]
     return index
+
+
+def _only_loads(insn: Insn) -> bool:
+    """Return True if an instruction jumps, does nothing, or loads a register from memory."""
+    if insn.op == "nop" or insn.flow is Flow.JUMP:
+        return True
+    is_move = insn.op == "mov" and insn.flow is Flow.NEXT and len(insn.operands) == 2
+    return is_move and isinstance(insn.operands[0], Reg) and isinstance(insn.operands[1], Mem)
 
 
 def _leads_to(graph: Graph, way: Way, moment: Moment, ends: _Ends) -> bool | None:
@@ -141,6 +157,13 @@ def _only_leads(graph: Graph, start: int, ends: _Ends) -> bool:
             seen |= new
             waiting += new
     return found and not waiting
+
+
+def has_copy(graph: Graph, block: int, others: Collection[int]) -> bool:
+    """Return True if one of the blocks ``others`` makes the same comparison as ``block``."""
+    own = [step for one in graph.blocks[block].insns for step in one.steps if step.flags]
+    found = (step for at in others for one in graph.blocks[at].insns for step in one.steps)
+    return any(_is_copy(step, own[-1]) for step in found) if own else False
 
 
 def _is_copy(one: Insn, other: Insn) -> bool:

@@ -20,7 +20,7 @@ from retsnoop_py.path.asks import (
     is_zero,
 )
 from retsnoop_py.path.blocks import Graph
-from retsnoop_py.path.conjunction import tests_before
+from retsnoop_py.path.conjunction import has_copy, tests_before
 from retsnoop_py.path.deduce import holds, known_value
 from retsnoop_py.path.definitions import failures_at
 from retsnoop_py.path.failing_ways import FailingWays
@@ -37,6 +37,7 @@ from retsnoop_py.path.origin import (
     asks_the_unknown,
     chosen_of,
     failure_of,
+    is_no_error,
     is_settled,
     origin_of,
     went,
@@ -269,10 +270,10 @@ class _Search:
         other = self._graph.blocks[self._way.blocks[moment.position]].next[not taken]
         if other < 0 or other == head:
             return False
-        nothing = self._holders(moment, ())
         held = self._holders(moment, (self._returned.node, *self._chosen))
+        errors = self._holders(moment, self._errors_at(moment))
         failing = FailingWays(self._graph, self._returned, without=head)
-        return failing.from_block(other, held, nothing, is_stored=False) is None
+        return failing.from_block(other, held, errors, is_stored=False) is None
 
     def also(self, decided: Decided) -> tuple[Decided, ...]:
         """Return the earlier tests of the deciding statement, in the order of execution.
@@ -282,7 +283,8 @@ class _Search:
         moments, found = self._run.moments, decided.also
         if decided.checks or decided.position < 0:
             return found
-        for at, taken in tests_before(self._graph, self._way, self._run, decided):
+        tests = tests_before(self._graph, self._way, self._run, decided, self._encloses)
+        for at, taken in tests:
             if decided.moment is None and self._has_error_at(moments[at]):
                 continue  # its other side may lead to that error
             if self._can_avoid(at, taken) and not self._is_about_result(moments[at]):
@@ -290,10 +292,47 @@ class _Search:
                 found = (replace(one, position=moments[at].position), *found)
         return found
 
+    def _encloses(self, number: int, block: int) -> bool:
+        """Return True if a jump's other side may end in success, and never leads to ``block``.
+
+        It must not lead to a copy of that block's comparison, or of the result either.
+        """
+        if not self._may_succeed(number, block):
+            return False
+        moment = self._run.moments[number]
+        sides = self._graph.blocks[self._way.blocks[moment.position]].next
+        taken = self._taken(moment)
+        if taken is None:
+            return False
+        condition = moment.insn.condition
+        if is_no_error(moment.flags, condition if taken else OPPOSITE.get(condition, "")):
+            return False  # that a call succeeded is no reason
+        behind = self._reachable(sides[not taken])
+        if block in behind or has_copy(self._graph, block, behind):
+            return False
+        steps = (
+            step for at in behind for one in self._graph.blocks[at].insns for step in one.steps
+        )
+        return not any(self._makes_result(step) for step in steps)
+
+    def _makes_result(self, insn: Insn) -> bool:
+        """Return True if an instruction makes the result's number from a constant."""
+        operands = insn.operands
+        if insn.op == "xor" and not self._result:
+            return len(operands) > 1 and operands[0] == operands[1]
+        if insn.op == "or":
+            return self._result & MASK32 == MASK32 and _minus_one(operands)
+        source = operands[-1] if insn.op == "mov" and operands else None
+        return isinstance(source, Imm) and is_result(source.value, self._result)
+
     def _has_error_at(self, moment: Moment) -> bool:
         """Return True if a register or stack slot holds an error constant when a jump runs."""
+        return bool(self._errors_at(moment))
+
+    def _errors_at(self, moment: Moment) -> list[Node]:
+        """Return the error constants in registers and stack slots when a jump runs."""
         kept = (*moment.regs.values(), *moment.slots.values())
-        return any(one.kind == "const" and is_error(one.value) for one in kept)
+        return [one for one in kept if one.kind == "const" and is_error(one.value)]
 
     def _asked_of_call(self) -> Decided | None:
         """Return the test of a callee's result, if that callee left the result in a variable."""

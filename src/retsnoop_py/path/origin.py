@@ -12,7 +12,7 @@ from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.computed import is_bit, outcomes
 from retsnoop_py.path.deduce import known_value
 from retsnoop_py.path.definitions import failures_at
-from retsnoop_py.path.failure import Failure, is_error
+from retsnoop_py.path.failure import LARGEST_ERROR, Failure, is_error
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.holders import Holders
 from retsnoop_py.path.insn import INT, OPPOSITE, Flow, Insn, Reg
@@ -277,6 +277,14 @@ def went_well(flags: Flags | None, held: str) -> bool:
     if flags is None or held not in ("e", "ns", "ge") or flags.left.kind != "call":
         return False
     return flags.size >= INT and with_zero(flags)
+
+
+def is_no_error(flags: Flags | None, held: str) -> bool:
+    """Return True if ``held`` means that a value is no error, also if it is a pointer."""
+    if went_well(flags, held):
+        return True
+    is_below = flags is not None and held in ("b", "be") and flags.right.kind == "const"
+    return is_below and flags is not None and flags.right.value in (-LARGEST_ERROR, ~LARGEST_ERROR)
 
 
 def with_zero(flags: Flags) -> bool:
