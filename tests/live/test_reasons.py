@@ -167,7 +167,7 @@ ROWS = {
         f"{NOBODY} sh -c 'kill -9 1'", ("PID 1) belongs to root", "ran as nobody")
     ),
     "no process": Row("kill -9 4000000", ("There is no process with the id 4000000",)),
-    "missing call": Row(python(*RAW, "call(9999)"), ("has no system call number 9999",)),
+    "missing call": Row(python(*RAW, "call(9999)"), ("has no system call 9999",)),
     "loop": Row("cat /tmp/reasons/a", ("/tmp/reasons/a leads in a circle",)),
     "long name": Row(
         "touch /tmp/reasons/" + "n" * 300, ("has a name that is longer than 255 bytes",)

@@ -161,7 +161,8 @@ def _advice(found: Reason | None) -> tuple[str]:
     """Return the hint of an error: the finding, and what to change."""
     if found is None:
         return ("check the spelling, or give its path after --",)
-    return ("; ".join([found.text, *found.advice]).replace(".;", ".").removesuffix("."),)
+    change = f" To change: {'; '.join(found.advice)}" if found.advice else ""
+    return (found.text + change,)
 
 
 def _out_of_reach(path: str) -> bool:

@@ -522,14 +522,14 @@ class Decoder:
             descriptor=descriptor,
             mode=mode,
             file=_text(file),
-            call=f"{known.name}()" if known else f"number {number}",
+            call=f"{known.name}()" if known else f"system call {number}",
             at=_mapping(values[12:18]),
             code=_mapping(values[18:24]),
         )
 
     def _call(self, event: Event, rest: bytes) -> None:
         known = None if event.flags & _COMPAT else self._calls.get(event.number)
-        name = known.name if known else f"number {event.number}"
+        name = known.name if known else f"system call {event.number}"
         if event.result >= 0:
             self._uses_netlink |= name == "socket" and event.arg0 == AF_NETLINK
             return

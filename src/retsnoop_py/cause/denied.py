@@ -42,8 +42,8 @@ def missing_call(scene: Scene) -> Reason | None:
     if call.was_entered is False or scene.chain:
         return None
     release = os.uname().release
-    if call.name.startswith("number "):
-        text = f"Linux {release} has no system call {call.name}."
+    if call.name.startswith("system call "):
+        text = f"Linux {release} has no {call.name}."
     else:
         text = (
             f"Linux {release} does not have the system call {call.name}(), or not this use of it."

@@ -172,7 +172,7 @@ def operation(call: SystemCall) -> str:
             continue
         address = call.address and show(str(call.address))
         return words.format(*texts, a=address, f=file, s=_signal(call))
-    return f"{call.name}()"
+    return call.name if " " in call.name else f"{call.name}()"
 
 
 def _signal(call: SystemCall) -> str:

@@ -59,6 +59,7 @@ _PAGE, _FIRST_PATTERN = 4096, 1 << 48
 #: The first kernel address.
 _FIRST_ADDRESS = 0xFFFF << 48
 _UNSIGNED = frozenset({"b", "ae", "a", "be"})
+_UNSIGNED_CASTS = ("(u8)", "(u16)", "(u32)")
 _OPERATORS = {"+": "+", "-": "-", "&": "&", "|": "|", "^": "^", "<<": "<<", ">>": ">>", "*": "*"}
 #: A chain of pointers. The output keeps the first two members and the last one.
 _WALK = re.compile(r"([\w.?]+(?:\(\))?->[\w.?]+)(?:->[\w.?]+){3,}->([\w.?]+)")
@@ -178,6 +179,7 @@ class Namer:
             if node.kind == "call" and not (named and named.type):
                 signed = True  # usually 0 or an error
             signed = signed or decided.condition in ("s", "ns", "l", "ge", "g", "le")
+            signed = signed and not text.startswith(_UNSIGNED_CASTS)
             own = OperandText(
                 _folded(text)[:_MAX_TEXT], hit, side, min(size, 8), signed, start or 0
             )
@@ -290,7 +292,7 @@ class Namer:
         if right.kind == "const":
             value = right.value
             if value < 0 and (condition in _UNSIGNED or value < -4095):
-                value &= 0xFFFFFFFF if flags.size <= INT else _MASK
+                value &= (1 << 8 * min(flags.size, 8)) - 1
             is_amount = condition not in ("e", "ne")
             second = _Named(self._constant(value, first.type, is_amount=is_amount))
             if not value and self._is_pointer(first):
@@ -359,8 +361,17 @@ class Namer:
             case "op" | "cond":
                 return self._operation(node, depth)
             case "select":
-                return self._least(node, depth)
+                return self._least(node, depth) or self._either(node, depth)
         return None
+
+    def _either(self, node: Node, depth: int) -> _Named | None:
+        """Return ``(condition ? a : b)``, which compilers implement by a comparison and a cmov."""
+        test = self._comparison(node.flags, node.name or "") if node.flags is not None else None
+        first, second = (self._name(one, depth + 1) for one in node.args)
+        if test is None or first is None or second is None:
+            return None
+        text = f"({test} ? {first.inner} : {second.inner})"
+        return None if len(text) > _MAX_TEXT else _Named(text, first.type)
 
     def _least(self, node: Node, depth: int) -> _Named | None:
         """Return min() or max(), which compilers implement by a comparison and a cmov."""

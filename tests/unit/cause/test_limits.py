@@ -152,8 +152,8 @@ def test_seccomp_is_the_reason_where_the_kernel_did_not_begin_the_call() -> None
 
 
 def test_a_call_that_the_kernel_does_not_have() -> None:
-    one = failed("number 9999", errno.ENOSYS, was_entered=True)
-    assert "has no system call number 9999" in text(found(one))
+    one = failed("system call 9999", errno.ENOSYS, was_entered=True)
+    assert "has no system call 9999" in text(found(one))
 
 
 @pytest.mark.parametrize(

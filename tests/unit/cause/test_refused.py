@@ -109,7 +109,7 @@ def test_selinux_by_its_record() -> None:
 
 
 def test_a_record_of_another_thread_or_call_is_not_the_reason() -> None:
-    call = failed("number 9", errno.EACCES)
+    call = failed("system call 9", errno.EACCES)
     for other in (audit(DENIED, tid=8), audit(DENIED, time=20), audit('apparmor="ALLOWED"')):
         scene = Scene(call, Witnessed((call,), audited=other), Identity(0, 0))
         assert security_modules.security_module(scene) is None

@@ -85,6 +85,17 @@ def test_a_range_is_told_of_what_the_source_compares(
     assert told(code, left) == (condition, [("x", value)])
 
 
+def test_a_number_of_16_bits_is_compared_with_one_of_16_bits() -> None:
+    # cmp di,0x8000; jne
+    assert told("6681ff00807507", 0x8001) == ("(u16)x != 0x8000", [("(u16)x", 0x8001)])
+
+
+def test_a_conditional_move_is_a_conditional_expression() -> None:
+    # mov eax,edi; sar eax,3; cmp edi,5; cmovle edi,eax; cmp edi,9; ja
+    name = "(x <= 5 ? (x >> 3) : x)"
+    assert told("89f8c1f80383ff050f4ef883ff097707", 10) == (f"{name} > 9", [(name, 10)])
+
+
 @pytest.mark.parametrize(
     ("reads", "name"),
     [
