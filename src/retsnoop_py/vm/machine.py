@@ -140,6 +140,14 @@ class Machine:
         """A directory that host and guest can write, under the same path; removed at the end."""
         return self._booted.share
 
+    def new_folder(self, name: str) -> tuple[Path, JobFiles]:
+        """Create a folder in :attr:`share`; return its path in the guest, and its files.
+
+        The host must write only these files: the guest can replace any path below the share.
+        """
+        host = self._booted
+        return host.jobs / name, JobFiles(host.jobs_fd, name)
+
     @property
     def console(self) -> str:
         """The text on the guest's console so far."""
