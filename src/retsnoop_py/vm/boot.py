@@ -45,6 +45,8 @@ _FILE_LIMIT = 4 << 30
 #: Bytes that stay free in the shared folder's file system. The limit is at most half of the bytes
 #: that were free when the guest started.
 _ROOM = 256 << 20
+#: The same for inodes: a guest can make empty files.
+_ROOM_FILES = 100_000
 #: Devices of the host that QEMU needs. Not every host has /dev/kvm.
 _DEVICES = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/kvm")
 #: Modules that every guest needs, and the modules of each transport.
@@ -163,7 +165,8 @@ class Host:
         self.jobs.mkdir(parents=True)
         self.jobs_fd = os.open(self.jobs, os.O_RDONLY | os.O_DIRECTORY)
         self._cleanup.callback(os.close, self.jobs_fd)
-        self._room = min(_ROOM, _free(self.share) // 2)
+        free, files = _free(self.share)
+        self._room, self._room_files = min(_ROOM, free // 2), min(_ROOM_FILES, files // 2)
         self._looked = time.monotonic()
         self._console = Console()
         self._cleanup.callback(self._console.close)
@@ -198,7 +201,8 @@ class Host:
             return False
         if time.monotonic() - self._looked > 1:
             self._looked = time.monotonic()
-            if _free(self.share) < self._room:
+            free, files = _free(self.share)
+            if free < self._room or files < self._room_files:
                 self.reason = f"the file system of {self.share} was nearly full"
                 self._process.kill()
                 self._process.wait()
@@ -431,10 +435,13 @@ def capabilities_to_drop(status: Path = Path("/proc/self/status")) -> list[str]:
     return ["--inh-caps", drops, "--bounding-set", drops]
 
 
-def _free(folder: Path) -> int:
-    """Return the free bytes in the file system of ``folder``, for ordinary users."""
+def _free(folder: Path) -> tuple[int, int]:
+    """Return the free bytes and inodes in the file system of ``folder``, for ordinary users.
+
+    File systems such as btrfs have no limit of inodes, and report none free.
+    """
     told = os.statvfs(folder)
-    return told.f_bavail * told.f_frsize
+    return told.f_bavail * told.f_frsize, told.f_favail
 
 
 def _beginning(log: Path) -> str:
