@@ -14,7 +14,7 @@ import os
 import pwd
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,11 +42,15 @@ __all__ = [
     "mounts",
     "near",
     "parts_of",
+    "similar",
     "unescaped",
     "user_name",
 ]
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
+#: How like a name must be to be offered (difflib), and the characters of one name times those of
+#: the other that are compared, about a second of the worst names.
+_LIKENESS, _COMPARED = 0.75, 10_000_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Blanks and backslashes of mountinfo, in octal.
 _ESCAPED = re.compile(r"\\([0-7]{3})")
@@ -133,8 +137,6 @@ def not_a_directory(path: str) -> str | None:
 
 def near(path: str) -> str | None:
     """The entry of the same directory whose name is most like the missing one's."""
-    import difflib
-
     folder, name = os.path.split(path)
     try:
         with os.scandir(folder or "/") as entries:
@@ -142,8 +144,25 @@ def near(path: str) -> str | None:
     except OSError:
         return None
     same = [one for one in names if one.casefold() == name.casefold()]
-    found = same or difflib.get_close_matches(name, names, 1, 0.75)
+    found = same or similar(name, names, 1)
     return os.path.join(folder, found[0]) if found else None
+
+
+def similar(name: str, names: Iterable[str], most: int) -> list[str]:
+    """At most ``most`` of ``names`` that are like ``name``, the nearest first.
+
+    Only some of very many or very long names are compared: another user may have made them, and
+    difflib takes 3 ms for two names of 200 characters.
+    """
+    import difflib
+
+    room, compared = _COMPARED, []
+    for one in names:
+        room -= (len(one) + 1) * (len(name) + 1)
+        if room < 0:
+            break
+        compared.append(one)
+    return difflib.get_close_matches(name, compared, most, _LIKENESS)
 
 
 class DeniedBy(Value):
@@ -306,6 +325,6 @@ def _elf_interpreter(image: bytes) -> tuple[str, str] | None:
                 else (unpack_from("<I", image, at + 4)[0], unpack_from("<I", image, at + 16)[0])
             )
             return "ELF", image[begin : begin + length].rstrip(b"\0").decode(errors="replace")
-    except (error, IndexError):
+    except (error, IndexError, OverflowError):
         return None
     return None

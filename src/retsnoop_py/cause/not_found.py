@@ -87,15 +87,13 @@ def searched(scene: Scene) -> Reason | None:
 
 
 def _how_to_get(name: str) -> Iterator[str]:
-    import difflib
-
     names: set[str] = set()
     for folder in (path_of_caller() or "").split(":"):
         try:
             names.update(os.listdir(folder or "."))
         except OSError:
             continue
-    alike = difflib.get_close_matches(name, sorted(names), 2, 0.75)
+    alike = files.similar(name, sorted(names), 2)
     if alike:
         yield (
             f"check the spelling: {' and '.join(alike)} exists"
