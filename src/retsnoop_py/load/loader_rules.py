@@ -309,8 +309,10 @@ def _for_another(told: Explanation, version: re.Match[str]) -> Explanation:
 
 
 def _number(text: str) -> int:
-    """Return the value of a field in decimal or 0x; -1 if missing or named."""
-    return int(text, 0) if re.fullmatch(r"\d+|0x[0-9a-f]+", text) else -1
+    """Return the value of a field in decimal or 0x; -1 if missing, named, or no 64-bit number."""
+    if not re.fullmatch(r"[0-9]{1,20}|0x[0-9a-f]{1,16}", text):
+        return -1
+    return int(text, 16 if text.startswith("0x") else 10)
 
 
 def _hinted(why: str) -> tuple[int, int]:
