@@ -26,7 +26,8 @@ from retsnoop_py.vm.architecture import Architecture
 from retsnoop_py.vm.command import Channel
 from retsnoop_py.vm.console import Console
 from retsnoop_py.vm.debian import undisturbed
-from retsnoop_py.vm.folder import make_folder, remove_tree
+from retsnoop_py.vm.folder import Writable, make_folder, remove_tree
+from retsnoop_py.vm.folder import writable as find_writable
 from retsnoop_py.vm.initrd import ModuleTree
 from retsnoop_py.vm.userland import Userland
 
@@ -221,7 +222,7 @@ class Host:
     def launch(
         self,
         kernel: kernels.Kernel,
-        writable: Sequence[Path],
+        writable: Sequence[Writable],
         userland: Userland | None = None,
         kernel_options: Sequence[str] = (),
         without: Sequence[str] = (),
@@ -245,7 +246,7 @@ class Host:
         plan = plan_modules(kernel, obstacle, without)
         self.other_transport = plan.other
         shares = self._shares(writable)
-        self._check_owners(writable, no_view)
+        self._check_owners([each.path for each in writable], no_view)
         image = self._folder / "initrd"
         image.write_bytes(
             initrd.build_initrd(
@@ -294,15 +295,20 @@ class Host:
         options = ["--no-setuid"]
         # after the mounts: a mount for the owner of a folder needs CAP_SETFCAP
         drops = capabilities_to_drop() if shutil.which("setpriv") else []
-        command = [*(["setpriv", *drops] if drops else []), *qemu.qemu_command(guest)]
+        program = ["setpriv", *drops] if drops else []
         served = guest.shares if guest.transport == "9p" else ()
         if served:
             options += ["--file-limit", str(_FILE_LIMIT)]
         if not is_seen:
-            return _confined(*options, "", *command)
-        options += ["--root", str(guest.shares[0].path)]
-        for share in served[1:]:
-            options += ["--write", str(share.path)]
+            return _confined(*options, "", *program, *qemu.qemu_command(guest))
+        root, *writable = guest.shares
+        options += ["--root", str(root.path)]
+        # in the view's /proc, where no user of the host can put a link
+        inside = [replace(share, path=Path("/proc") / share.tag) for share in writable]
+        for share, at in zip(writable if served else (), inside, strict=False):
+            options += ["--write", str(share.path), "--at", str(at.path)]
+            options += ["--identity", share.identity]
+        command = [*program, *qemu.qemu_command(replace(guest, shares=[root, *inside]))]
         for path in (*_DEVICES, str(guest.image)):
             if path.startswith("/dev/"):
                 options += ["--keep", path]
@@ -341,13 +347,19 @@ class Host:
         view.mkdir()
         return view
 
-    def _shares(self, writable: Sequence[Path]) -> list[qemu.Share]:
+    def _shares(self, writable: Sequence[Writable]) -> list[qemu.Share]:
         root = qemu.Share("root", Path("/"), self._folder / "root.sock")
         return [
             root,
             *(
-                qemu.Share(f"share{number}", path, self._folder / f"share{number}.sock", True)
-                for number, path in enumerate([self.share, *writable])
+                qemu.Share(
+                    f"share{number}",
+                    each.path,
+                    self._folder / f"share{number}.sock",
+                    writable=True,
+                    identity=each.identity,
+                )
+                for number, each in enumerate([find_writable(self.share), *writable])
             ),
         ]
 
@@ -381,7 +393,10 @@ class Host:
                 if share.path == self.share:
                     words += ["--file-limit", str(_FILE_LIMIT)]
                 elif is_seen:
-                    words += ["--owned", str(share.path)]
+                    view = self._view(share.tag)
+                    words += ["--owned", str(share.path), "--at", str(view)]
+                    words += ["--identity", share.identity]
+                    share = replace(share, path=view)
                 words.append("")
             else:
                 # the guest can remount its share writable, so the host must reject writes
