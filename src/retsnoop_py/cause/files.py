@@ -14,7 +14,7 @@ import os
 import pwd
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,9 +22,12 @@ from retsnoop_py.cause.access_list import Entry, access_list, deciding_entry
 from retsnoop_py.cause.identity import Identity
 from retsnoop_py.errors import DataError
 from retsnoop_py.foreign_path import open_file, open_regular
+from retsnoop_py.text import close_names
 from retsnoop_py.value import Value
 
 __all__ = [
+    "COMPARED",
+    "LIKENESS",
     "OF_KERNEL",
     "DeniedBy",
     "Identity",
@@ -42,7 +45,6 @@ __all__ = [
     "mounts",
     "near",
     "parts_of",
-    "similar",
     "unescaped",
     "user_name",
 ]
@@ -50,7 +52,7 @@ __all__ = [
 _MOUNTINFO = Path("/proc/self/mountinfo")
 #: How like a name must be to be offered (difflib), and the characters of one name times those of
 #: the other that are compared, about a second of the worst names.
-_LIKENESS, _COMPARED = 0.75, 10_000_000
+LIKENESS, COMPARED = 0.75, 10_000_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Blanks and backslashes of mountinfo, in octal.
 _ESCAPED = re.compile(r"\\([0-7]{3})")
@@ -144,25 +146,8 @@ def near(path: str) -> str | None:
     except OSError:
         return None
     same = [one for one in names if one.casefold() == name.casefold()]
-    found = same or similar(name, names, 1)
+    found = same or close_names(name, names, 1, LIKENESS, COMPARED)
     return os.path.join(folder, found[0]) if found else None
-
-
-def similar(name: str, names: Iterable[str], most: int) -> list[str]:
-    """At most ``most`` of ``names`` that are like ``name``, the nearest first.
-
-    Only some of very many or very long names are compared: another user may have made them, and
-    difflib takes 3 ms for two names of 200 characters.
-    """
-    import difflib
-
-    room, compared = _COMPARED, []
-    for one in names:
-        room -= (len(one) + 1) * (len(name) + 1)
-        if room < 0:
-            break
-        compared.append(one)
-    return difflib.get_close_matches(name, compared, most, _LIKENESS)
 
 
 class DeniedBy(Value):

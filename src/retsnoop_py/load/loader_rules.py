@@ -25,6 +25,7 @@ from retsnoop_py.load.operation_rules import explain_operation, of_xsk
 from retsnoop_py.load.own_rules import OWN_RULES
 from retsnoop_py.load.prefilter import PatternSet
 from retsnoop_py.load.script_rules import LAST_SCRIPT_RULES, SCRIPT_RULES
+from retsnoop_py.text import close_names
 
 __all__ = ["explain_line", "is_of_map"]
 
@@ -410,14 +411,10 @@ _SECTIONS = (
 
 
 def _near_section(section: str) -> str:
-    from difflib import get_close_matches
-
     head, slash, rest = section.partition("/")
     if known := since.attach_type_of(section):
         return f" Later releases of libbpf know it. The feature needs Linux {known.since}."
-    near = get_close_matches(section.lower(), _SECTIONS, 1) or get_close_matches(
-        head.lower(), _SECTIONS, 1
-    )
+    near = close_names(section.lower(), _SECTIONS, 1) or close_names(head.lower(), _SECTIONS, 1)
     if not near:
         return ""
     full = near[0] + (slash + rest if "/" not in near[0] else "")
