@@ -14,6 +14,7 @@ import subprocess
 import termios
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.live.support import TOOL
@@ -81,12 +82,21 @@ def shell(request: pytest.FixtureRequest, parked: str) -> Iterator[Terminal]:
 
 @pytest.mark.one_kernel
 @pytest.mark.parametrize("shell", [["shell"], ["run"]], indirect=True, ids=["shell", "run"])
-def test_a_shell_in_a_guest_is_used_like_any_other(shell: Terminal) -> None:
+def test_a_shell_in_a_guest_is_used_like_any_other(shell: Terminal, tmp_path: Path) -> None:
     shell.type("tty; stty size; echo $((40 + 2)) up\n")
     shell.wait_for(r"/dev/pts/\d+\r\n24 80\r\n42 up\r\n")
     shell.resize(40, 100)
     shell.type("sleep 0.5; stty size; echo resiz'ed'\n")
     shell.wait_for(r"40 100\r\nresized\r\n")
+    # a hostile guest puts a link to a file of the host where the host writes the size
+    (tmp_path / "precious").write_text("precious")
+    shell.type(". /run/retsnoop-vm/config; cd ${jobs%/.jobs}; find . -name size -o -name terminal")
+    shell.type(f" -type f | xargs ln -sfv {tmp_path}/precious; cd /; echo link'ed'\n")
+    shell.wait_for(r"precious'\r\nlinked\r\n")
+    shell.resize(41, 101)
+    shell.type("sleep 0.5; echo resiz'ed'\n")
+    shell.wait_for(r"resized\r\n")
+    assert (tmp_path / "precious").read_text() == "precious"
     shell.type("sleep 1000\n")
     shell.wait_for(r"sleep 1000\r\n")
     time.sleep(0.5)

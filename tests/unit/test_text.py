@@ -5,15 +5,18 @@ from __future__ import annotations
 
 import io
 import os
+import random
+import time
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import retsnoop_py
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.session.stream_header import Clock
-from retsnoop_py.text import display_width, pad, parse_release, printable
+from retsnoop_py.text import close_names, display_width, pad, parse_release, printable
 
 
 @pytest.mark.parametrize(
@@ -108,3 +111,14 @@ def test_blanks_and_plain_text_are_not_painted() -> None:
 def test_releases_of_kernels_are_compared_by_their_first_two_numbers() -> None:
     assert parse_release("6.12.3-amd64") == (6, 12)
     assert parse_release("what") == (0, 0)
+
+
+def test_only_one_place_compares_names_and_it_ends_soon() -> None:
+    folder = Path(retsnoop_py.__file__).parent
+    found = [path.name for path in folder.rglob("*.py") if "get_close_matches" in path.read_text()]
+    assert found == ["text.py"]
+    chance = random.Random(1)
+    name, *known = ("".join(chance.choices("ab", k=199)) for _ in range(20_001))
+    begun = time.process_time()
+    close_names(name, known, 3)
+    assert time.process_time() - begun < 20

@@ -19,7 +19,6 @@ TEMPORARY = {"NamedTemporaryFile", "mkstemp"}
 ALLOWED = {
     ("attach/function_graph.py", "_write"): "a file of tracefs",
     ("capture/load.py", "without_fetch"): "a file in memory",
-    ("cli/guest_terminal.py", "tell_size"): "in a folder that was just made, for us alone",
     ("cli/manual.py", "main"): "man pages, when a package is made",
     ("cli/report.py", "*"): "/dev/null",
     ("render/renderers.py", "*"): "/dev/null",

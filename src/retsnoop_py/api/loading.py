@@ -22,6 +22,7 @@ import msgspec
 from retsnoop_py.api.keywords import LoadOptions, Texts, no_such_keyword
 from retsnoop_py.capture.rights import raise_memlock
 from retsnoop_py.errors import DataError, InputError, RetsnoopError, UsageError, no_proc
+from retsnoop_py.foreign_json import decode
 from retsnoop_py.foreign_path import open_regular
 from retsnoop_py.listener import current
 from retsnoop_py.load.checked_object import open_object
@@ -260,8 +261,8 @@ def load_again(asked: Loading, folder: Path) -> None:
     from retsnoop_py.load.trial import TrialRequest, try_object
 
     raise_memlock()
-    decode = msgspec.json.Decoder(LoadResult).decode
-    parts = list(map(decode, (folder / _PARTS).read_bytes().splitlines()))
+    decoder = msgspec.json.Decoder(LoadResult)
+    parts = [decoder.decode(line) for line in (folder / _PARTS).read_bytes().splitlines()]
     with (folder / _TOLD).open("ab", buffering=0) as told:
         for shape in parse_shapes(asked.variables):
             for path in asked.objects:
@@ -388,8 +389,8 @@ def _spans(path: Path) -> dict[tuple[str, ...], list[_Span]]:
     decoder = msgspec.json.Decoder(LoadResult)
     for line in path.read_bytes().splitlines() if path.exists() else ():
         try:
-            result = decoder.decode(line)
-        except msgspec.DecodeError:
+            result = decode(decoder, line)
+        except DataError:
             continue  # the process was ended while it wrote
         if result.span is not None:
             found.setdefault(result.part[1:], []).append(result.span)

@@ -19,6 +19,7 @@ from retsnoop_py.kernel.errno import error_name
 from retsnoop_py.value import Value
 
 __all__ = [
+    "LINES",
     "Choice",
     "Evidence",
     "Line",
@@ -109,8 +110,15 @@ class Choice(Value):
         return any(one in self.evidence for one in _AGAINST)
 
 
+#: Of a line of output.
+_MOST_CHARACTERS = 4096
+
+
 def lines_of(witnessed: Witnessed) -> list[Line]:
-    """What was written, line by line: a line may come in several pieces."""
+    """What was written, line by line: a line may come in several pieces.
+
+    Of a longer line only the last 4096 characters: a program may write dots for hours.
+    """
     open_lines: dict[tuple[int, int], Line] = {}
     found: list[Line] = []
     for piece in witnessed.written:
@@ -120,7 +128,8 @@ def lines_of(witnessed: Witnessed) -> list[Line]:
             if before is None:
                 line = Line(piece.time, piece.pid, piece.stream, text)
             else:
-                line = Line(before.time, before.pid, before.stream, before.text + text)
+                whole = (before.text + text)[-_MOST_CHARACTERS:]
+                line = Line(before.time, before.pid, before.stream, whole)
             if text.endswith("\n"):
                 found.append(line)
             else:
@@ -147,7 +156,7 @@ def choose(
     ]
     last = next((line for line, meaning in reversed(lines) if meaning.errors), None)
     # what a process wrote last is what it ended by
-    lines = lines[-_LINES:]
+    lines = lines[-LINES:]
     # of calls that are alike the last one stands for all
     alike = {_key(call): call for call in sorted(calls, key=lambda one: one.time)}
     found = [_judged(call, witnessed, lines, last, is_ordinary) for call in alike.values()]
@@ -160,7 +169,7 @@ def _key(call: SystemCall) -> tuple[object, ...]:
 
 
 #: So many of the last lines are looked at.
-_LINES = 200
+LINES = 200
 
 
 class _Meaning(Value):

@@ -22,9 +22,12 @@ from retsnoop_py.cause.access_list import Entry, access_list, deciding_entry
 from retsnoop_py.cause.identity import Identity
 from retsnoop_py.errors import DataError
 from retsnoop_py.foreign_path import open_file, open_regular
+from retsnoop_py.text import close_names
 from retsnoop_py.value import Value
 
 __all__ = [
+    "COMPARED",
+    "LIKENESS",
     "OF_KERNEL",
     "DeniedBy",
     "Identity",
@@ -47,6 +50,9 @@ __all__ = [
 ]
 
 _MOUNTINFO = Path("/proc/self/mountinfo")
+#: How like a name must be to be offered (difflib), and the characters of one name times those of
+#: the other that are compared, about a second of the worst names.
+LIKENESS, COMPARED = 0.75, 10_000_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Blanks and backslashes of mountinfo, in octal.
 _ESCAPED = re.compile(r"\\([0-7]{3})")
@@ -133,8 +139,6 @@ def not_a_directory(path: str) -> str | None:
 
 def near(path: str) -> str | None:
     """The entry of the same directory whose name is most like the missing one's."""
-    import difflib
-
     folder, name = os.path.split(path)
     try:
         with os.scandir(folder or "/") as entries:
@@ -142,7 +146,7 @@ def near(path: str) -> str | None:
     except OSError:
         return None
     same = [one for one in names if one.casefold() == name.casefold()]
-    found = same or difflib.get_close_matches(name, names, 1, 0.75)
+    found = same or close_names(name, names, 1, LIKENESS, COMPARED)
     return os.path.join(folder, found[0]) if found else None
 
 
@@ -306,6 +310,6 @@ def _elf_interpreter(image: bytes) -> tuple[str, str] | None:
                 else (unpack_from("<I", image, at + 4)[0], unpack_from("<I", image, at + 16)[0])
             )
             return "ELF", image[begin : begin + length].rstrip(b"\0").decode(errors="replace")
-    except (error, IndexError):
+    except (error, IndexError, OverflowError):
         return None
     return None

@@ -12,6 +12,7 @@ from retsnoop_py.cause.modules import file_system_module
 from retsnoop_py.cause.operation import MOUNT_CHANGES, operation, path_of, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path
+from retsnoop_py.text import close_names
 
 __all__ = [
     "covered",
@@ -229,9 +230,7 @@ def file_system_type(scene: Scene) -> Reason | None:
     if advice is not None:
         text = f"The module of the file system type {show(kind)} is not loaded."
         return Reason("module", text, advice)
-    import difflib
-
-    alike = difflib.get_close_matches(kind, sorted(known), 1)
+    alike = close_names(kind, sorted(known), 1)
     return Reason(
         "unsupported",
         f"This kernel does not support the file system type {show(kind)}: it is not built in, and "

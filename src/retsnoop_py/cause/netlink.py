@@ -16,6 +16,7 @@ from retsnoop_py.cause.events import Request, SystemCall
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.kernel.errno import errno_name
+from retsnoop_py.text import close_names
 from retsnoop_py.value import Value
 
 __all__ = ["answered", "name_of", "object_of", "reason", "words"]
@@ -177,13 +178,11 @@ def answered(messages: Sequence[str]) -> Reason | None:
 
 
 def _links(name: str) -> tuple[str, ...]:
-    import difflib
-
     try:
         names = os.listdir("/sys/class/net")
     except OSError:
         names = []
-    alike = difflib.get_close_matches(name, names, 1, 0.6)
+    alike = close_names(name, names, 1)
     spelled = (f"check the spelling: {show(alike[0])} exists",) if alike else ()
     return (*spelled, "ip link lists the network interfaces")
 

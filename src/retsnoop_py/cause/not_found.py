@@ -19,6 +19,7 @@ from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path, shell_word
 from retsnoop_py.cause.tables import read_table
 from retsnoop_py.package import path_of_caller
+from retsnoop_py.text import close_names
 from retsnoop_py.value import replace
 
 __all__ = [
@@ -87,15 +88,13 @@ def searched(scene: Scene) -> Reason | None:
 
 
 def _how_to_get(name: str) -> Iterator[str]:
-    import difflib
-
     names: set[str] = set()
     for folder in (path_of_caller() or "").split(":"):
         try:
             names.update(os.listdir(folder or "."))
         except OSError:
             continue
-    alike = difflib.get_close_matches(name, sorted(names), 2, 0.75)
+    alike = close_names(name, sorted(names), 2, files.LIKENESS, files.COMPARED)
     if alike:
         yield (
             f"check the spelling: {' and '.join(alike)} exists"

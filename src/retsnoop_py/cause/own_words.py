@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from retsnoop_py.cause.complaint import lines_of
+from retsnoop_py.cause.complaint import LINES, lines_of
 from retsnoop_py.cause.events import Witnessed
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason
@@ -40,7 +40,7 @@ def own_words() -> tuple[Words, ...]:
 
 def own_decision(witnessed: Witnessed) -> Reason | None:
     """Return what the last known line of standard error means; None without such a line."""
-    for line in reversed(lines_of(witnessed)):
+    for line in reversed(lines_of(witnessed)[-LINES:]):
         if line.stream != _ERRORS:
             continue
         for row in own_words():

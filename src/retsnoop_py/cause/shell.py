@@ -9,18 +9,21 @@ import shlex
 
 __all__ = ["shell_path", "shell_word"]
 
-_ZSH_COMMAND = re.compile(r"=[\w@%+=:,./-]*", re.ASCII)
+#: Words that are quoted although they have no special character: zsh replaces =ls by the path of
+#: ls, and fish %self by its process id.
+_REPLACED = re.compile(r"[=%][\w@%+=:,./-]*", re.ASCII)
 
 
 def shell_word(text: str) -> str:
     """``text`` as one word of a shell command.
 
-    A text with control characters becomes ``$'...'``, which bash, zsh and ksh understand. A shell
-    that does not, such as an older dash, reads it as one word, too: it contains no other quote.
+    A text with control characters or backslashes becomes ``$'...'``, which bash, zsh and ksh
+    understand. A shell that does not, such as an older dash, reads it as one word, too: it contains
+    no other quote. fish runs no command of such a line. In plain quotes, a backslash hides the
+    closing quote from fish.
     """
-    if text.isprintable():
-        # zsh replaces =ls by the path of ls
-        return f"'{text}'" if _ZSH_COMMAND.fullmatch(text) else shlex.quote(text)
+    if text.isprintable() and "\\" not in text:
+        return f"'{text}'" if _REPLACED.fullmatch(text) else shlex.quote(text)
     return "$'" + "".join(map(_escaped, text)) + "'"
 
 

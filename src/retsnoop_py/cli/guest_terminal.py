@@ -41,16 +41,17 @@ def run_on_terminal(
     is always restored. Raise KernelCrashed if the guest ends, or if Ctrl-] Ctrl-] ended it,
     VmTimeout after ``timeout`` seconds.
     """
-    sizes = machine.share / "terminal"
-
-    def tell_size() -> None:
-        columns, rows = os.get_terminal_size(sys.stdout.fileno())
-        sizes.write_text(f"{rows} {columns}\n", encoding="ascii")
-
-    tell_size()
+    folder, files = machine.new_folder("terminal")
     start = [*python(), "-m"] if is_one_file() else machine.program[:-1]
-    words = [*start, "retsnoop_py.vm.guest_pty", str(sizes), *argv]
-    with _raw():
+    words = [*start, "retsnoop_py.vm.guest_pty", str(folder / "size"), *argv]
+    with files.create("size") as sizes, _raw():
+
+        def tell_size() -> None:
+            columns, rows = os.get_terminal_size(sys.stdout.fileno())
+            # as long each time, so the guest never reads a part of it
+            os.pwrite(sizes.fileno(), f"{rows:<6}{columns:<6}\n".encode("ascii"), 0)
+
+        tell_size()
         command = machine.start(words, env=env, live_stdin=True)
         threading.Thread(target=_feed, args=(machine,), daemon=True).start()
         with _resized(command, tell_size):

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, BinaryIO, Self, TextIO
 from retsnoop_py import own_file
 from retsnoop_py.cli.argv import Normalised
 from retsnoop_py.cli.guest_signals import ended_by_signals
-from retsnoop_py.errors import OutputError, RetsnoopError, UsageError
+from retsnoop_py.errors import DataError, OutputError, RetsnoopError, UsageError
+from retsnoop_py.foreign_json import decode
 from retsnoop_py.options import values
 from retsnoop_py.options.table import HOST
 from retsnoop_py.render.json_types import VERSION, RunResult
@@ -242,9 +243,9 @@ def _summary(path: Path, name: str, release: str, status: int) -> RunResult:
     if file is not None:
         with file:
             try:
-                found = msgspec.json.decode(file.read(_IN_MEMORY), type=RunResult)
+                found = decode(msgspec.json.Decoder(RunResult), file.read(_IN_MEMORY))
                 return msgspec.structs.replace(found, on=name, kernel=release, recording="")
-            except msgspec.MsgspecError:
+            except DataError:
                 pass  # the run could not write its summary
     if not status:  # a dry run
         return RunResult(VERSION, "ok", 0, on=name, kernel=release)
@@ -382,11 +383,14 @@ def _with_name(line: bytes, name: str) -> bytes:
     import msgspec
 
     try:
-        fields = msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-    except msgspec.DecodeError:
+        fields = decode(msgspec.json.Decoder(dict[str, msgspec.Raw]), line)
+        fields.pop("on", None)
+        text = msgspec.json.encode({"on": name, **fields}).decode()
+    except (DataError, UnicodeDecodeError):  # msgspec leaves a Raw as it is
         return b""
-    fields.pop("on", None)
-    return msgspec.json.encode({"on": name, **fields}) + b"\n"
+    if not text.isprintable():  # also carriage returns and tabs between values
+        text = printable_json(msgspec.json.format(text, indent=-1))
+    return text.encode() + b"\n"
 
 
 _Waiting = tempfile.SpooledTemporaryFile[bytes]

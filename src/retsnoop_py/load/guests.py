@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 
 import msgspec
 
-from retsnoop_py.errors import RetsnoopError
+from retsnoop_py.errors import DataError, RetsnoopError
+from retsnoop_py.foreign_json import decode
 from retsnoop_py.load.model import VERSION, Explanation, LoadResult
 from retsnoop_py.vm.errors import KernelCrashed, VmError, VmTimeout
 from retsnoop_py.vm.kernels import Kernel
@@ -73,12 +74,12 @@ def _decoded(name: str, release: str, out: bytes, err: str, status: int) -> list
 
 
 def _results(name: str, release: str, out: bytes) -> list[LoadResult]:
-    decoder: Callable[[bytes], LoadResult] = msgspec.json.Decoder(LoadResult).decode
+    decoder = msgspec.json.Decoder(LoadResult)
     found: dict[tuple[str, ...], LoadResult] = {}
     for line in out.splitlines():
         try:
-            result = msgspec.structs.replace(decoder(line), kernel=name, release=release)
-        except msgspec.DecodeError:
+            result = msgspec.structs.replace(decode(decoder, line), kernel=name, release=release)
+        except DataError:
             continue  # the last line of a guest that crashed
         found[result.part] = result  # a repeated result has more information
     return list(found.values())

@@ -25,6 +25,7 @@ from retsnoop_py.load.operation_rules import explain_operation, of_xsk
 from retsnoop_py.load.own_rules import OWN_RULES
 from retsnoop_py.load.prefilter import PatternSet
 from retsnoop_py.load.script_rules import LAST_SCRIPT_RULES, SCRIPT_RULES
+from retsnoop_py.text import close_names
 
 __all__ = ["explain_line", "is_of_map"]
 
@@ -309,8 +310,10 @@ def _for_another(told: Explanation, version: re.Match[str]) -> Explanation:
 
 
 def _number(text: str) -> int:
-    """Return the value of a field in decimal or 0x; -1 if missing or named."""
-    return int(text, 0) if re.fullmatch(r"\d+|0x[0-9a-f]+", text) else -1
+    """Return the value of a field in decimal or 0x; -1 if missing, named, or no 64-bit number."""
+    if not re.fullmatch(r"[0-9]{1,20}|0x[0-9a-f]{1,16}", text):
+        return -1
+    return int(text, 16 if text.startswith("0x") else 10)
 
 
 def _hinted(why: str) -> tuple[int, int]:
@@ -408,14 +411,10 @@ _SECTIONS = (
 
 
 def _near_section(section: str) -> str:
-    from difflib import get_close_matches
-
     head, slash, rest = section.partition("/")
     if known := since.attach_type_of(section):
         return f" Later releases of libbpf know it. The feature needs Linux {known.since}."
-    near = get_close_matches(section.lower(), _SECTIONS, 1) or get_close_matches(
-        head.lower(), _SECTIONS, 1
-    )
+    near = close_names(section.lower(), _SECTIONS, 1) or close_names(head.lower(), _SECTIONS, 1)
     if not near:
         return ""
     full = near[0] + (slash + rest if "/" not in near[0] else "")

@@ -20,6 +20,7 @@ from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.elf_file import ElfFile, StringTable
 from retsnoop_py.load.model import Place
 from retsnoop_py.load.relocation import Relocation
+from retsnoop_py.text import close_names
 from retsnoop_py.value import Value
 
 __all__ = ["ObjectFile", "Symbol"]
@@ -390,8 +391,6 @@ class ObjectFile:
 
     def functions_like(self, name: str) -> list[str]:
         """Return up to three functions of the kernel's BTF with similar names, best first."""
-        from difflib import get_close_matches
-
         kernel = self.kernel
         if kernel is None:
             return []
@@ -399,7 +398,7 @@ class ObjectFile:
         begins = re.compile(rb"(?<=\0)" + re.escape(name[:2].encode()) + rb"\w*(?=\0)")
         known = [one.decode() for one in begins.findall(kernel.blobs[0].strings)]
         inside = [one for one in known if name in one] if len(name) >= _LONG_NAME else []
-        near = get_close_matches(name, known, 6, _LIKENESS) + sorted(inside, key=len)
+        near = close_names(name, known, 6, _LIKENESS) + sorted(inside, key=len)
         functions = kernel.functions(near)
         return [one for one in dict.fromkeys(near) if one in functions][:3]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from retsnoop_py.errors import DataError, InputError
+from retsnoop_py.foreign_json import decode
 from retsnoop_py.load.model import Explanation, LoadResult
 from retsnoop_py.value import Value
 
@@ -153,10 +154,11 @@ def read_baseline(path: Path) -> list[LoadResult]:
     """
     try:
         lines = path.read_bytes().splitlines()
-        return [msgspec.json.decode(line, type=LoadResult) for line in lines if line.strip()]
+        decoder = msgspec.json.Decoder(LoadResult)
+        return [decode(decoder, line) for line in lines if line.strip()]
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except msgspec.DecodeError as error:
+    except DataError as error:
         raise DataError(
             f"{path} is no result of 'retsnoop-py load --format json': {error}"
         ) from None

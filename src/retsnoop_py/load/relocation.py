@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.btf import Btf, Kind
+from retsnoop_py.text import close_names
 
 __all__ = ["Relocation"]
 
@@ -126,11 +127,9 @@ def _member_types(btf: Btf, type_id: int, depth: int = 0) -> dict[str, int]:
 
 
 def _like(name: str, known: list[str], owner: str) -> str:
-    from difflib import get_close_matches
-
     # In 6.7 i_atime became __i_atime, so a part of a name counts as well.
     near = [one for one in known if name in one or (len(one) > 3 and one in name)]
-    near += get_close_matches(name, known, _NEAR)
+    near += close_names(name, known, _NEAR)
     shown = list(dict.fromkeys(near))[:_NEAR]
     if not shown:
         return f" ({owner} has nothing of that name here)"

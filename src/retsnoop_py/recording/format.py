@@ -21,11 +21,12 @@ import typing
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from retsnoop_py.errors import DataError
+from retsnoop_py.foreign_json import decode
 from retsnoop_py.session.collector import Batch
 from retsnoop_py.session.paths import Origin, OriginKey
 from retsnoop_py.session.stream_header import StreamHeader
@@ -66,7 +67,6 @@ _BUILD_ID = re.compile(r"(?:[0-9a-f]{2}){0,64}")
 _MODULE = re.compile(r"\w[\w.+-]{0,63}", re.ASCII)
 #: Characters of a name that makes no sense.
 _SHOWN = 80
-_T = TypeVar("_T")
 #: Smaller payloads do not pay; larger ones mean that we are behind, and raw is faster.
 _COMPRESS_FROM = 512
 _COMPRESS_BELOW = 768 << 10
@@ -212,7 +212,7 @@ _END = msgspec.json.Decoder(RunEnd)
 
 def decode_header(payload: bytes) -> StreamHeader:
     """Raises DataError if the payload is not that of a FACTS frame, or cannot be true."""
-    header = _decode(_FACTS, payload)
+    header = decode(_FACTS, payload)
     _check(header)
     return header
 
@@ -265,7 +265,7 @@ def _check_names(names: Iterable[str]) -> None:
 
 def decode_symbols(payload: bytes) -> list[tuple[bool, Resolved]]:
     """Raises DataError if the payload is not that of a SYMBOLS frame, or names no module."""
-    symbols = _decode(_SYMBOLS, payload)
+    symbols = decode(_SYMBOLS, payload)
     for module in {resolved.module for _, resolved in symbols}:
         _check_pattern("module name", _MODULE, module)
     return symbols
@@ -273,7 +273,7 @@ def decode_symbols(payload: bytes) -> list[tuple[bool, Resolved]]:
 
 def decode_user_symbols(payload: bytes) -> list[tuple[UserKey, Resolved]]:
     """Raises DataError if the payload is not that of a USER_SYMBOLS frame, or has no build ids."""
-    symbols = _decode(_USER_SYMBOLS, payload)
+    symbols = decode(_USER_SYMBOLS, payload)
     for (build_id, _, _), _ in symbols:
         _check_pattern("build id", _BUILD_ID, build_id)
     return symbols
@@ -281,7 +281,7 @@ def decode_user_symbols(payload: bytes) -> list[tuple[UserKey, Resolved]]:
 
 def decode_origins(payload: bytes) -> list[tuple[OriginKey, Origin]]:
     """Raises DataError if the payload is not that of an ORIGINS frame, or cannot be true."""
-    origins = _decode(_ORIGINS, payload)
+    origins = decode(_ORIGINS, payload)
     for _, origin in origins:
         _check_origin(origin)
     return origins
@@ -310,11 +310,4 @@ def decode_warning(payload: bytes) -> str:
 
 def decode_end(payload: bytes) -> RunEnd:
     """Raises DataError if the payload is not that of an END frame."""
-    return _decode(_END, payload)
-
-
-def _decode(decoder: msgspec.json.Decoder[_T] | msgspec.msgpack.Decoder[_T], payload: bytes) -> _T:
-    try:
-        return decoder.decode(payload)
-    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError) as err:
-        raise DataError(str(err)) from None
+    return decode(_END, payload)

@@ -14,7 +14,7 @@ from retsnoop_py.libbpf.facts import Functions, glob_match
 from retsnoop_py.selection import deny_list
 from retsnoop_py.selection.globs import NameGlob
 from retsnoop_py.selection.model import Reason, Rejection, Role, Selection
-from retsnoop_py.text import did_you_mean, named
+from retsnoop_py.text import close_names, did_you_mean, named
 
 #: Maximum number of names that are compared one by one.
 _MAX_CANDIDATES = 3000
@@ -99,11 +99,9 @@ class _Finder:
         return sorted({self._kallsyms.symbol(index).name for index in found[:_MAX_CANDIDATES]})
 
     def similar(self, bare: str) -> list[str]:
-        from difflib import get_close_matches
-
         words = [word for word in re.split(r"[_.*?\W]+", bare) if len(word) > 2]
         patterns = [f"*{word}*" for word in words] + [f"{bare[:3]}*", f"*{bare[-3:]}"]
-        return get_close_matches(bare, self.all(*patterns), n=3 * _SHOWN)
+        return close_names(bare, self.all(*patterns), 3 * _SHOWN)
 
 
 def warnings(selection: Selection) -> Iterator[str]:

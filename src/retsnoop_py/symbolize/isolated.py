@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.errors import DataError, RetsnoopError
+from retsnoop_py.foreign_json import decode
 from retsnoop_py.kernel.elf_file import MAX_NAME, SHT_NOBITS, ElfFile, Section, string_at
 from retsnoop_py.symbolize.frames import Resolved, SourceFrame
 from retsnoop_py.unprivileged.process import Unprivileged, answer_requests
@@ -256,7 +257,7 @@ class ProgramReader:
         self._patience = _PATIENCE_S
         self.warnings: list[str] = []
         self._encode = msgspec.json.encode
-        self._decode = msgspec.json.Decoder(_Answer).decode
+        self._decoder = msgspec.json.Decoder(_Answer)
 
     def start(self) -> None:
         """Start the child early, because its start takes a moment."""
@@ -318,11 +319,12 @@ class ProgramReader:
         if self.child is None:
             return None
         try:
-            return self._decode(self._process.ask(self._encode(request), fds, _REQUEST_S))
+            answer = self._process.ask(self._encode(request), fds, _REQUEST_S)
+            return decode(self._decoder, answer)
         except TimeoutError:
             self._patience -= _REQUEST_S
             self._give_up(name, f"it takes longer than {_REQUEST_S:.0f} s")
-        except (OSError, ValueError):  # msgspec's errors are ValueErrors
+        except (OSError, DataError):
             self._patience -= 1
             self._give_up(name, "it is damaged, and the process that reads it crashed")
         return None

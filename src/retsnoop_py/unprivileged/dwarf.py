@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from retsnoop_py.errors import DataError, InputError, RetsnoopError
+from retsnoop_py.foreign_json import decode
 from retsnoop_py.foreign_path import open_regular
 from retsnoop_py.libbpf.dwarf import (
     CompileUnit,
@@ -146,15 +147,15 @@ class UnprivilegedImage:
             try:
                 request = msgspec.json.encode(_Request(method, list(words)))
                 answer = self._process.ask(request, fds, seconds)
-                if answer[:1] == b"e":
-                    raise _error(
-                        *msgspec.json.decode(answer[1:], type=tuple[bool, str, str | None])
-                    )
-                return msgspec.json.decode(answer[1:], type=kind)
+                if answer[:1] != b"e":
+                    return decode(msgspec.json.Decoder(kind), answer[1:])
+                failure = decode(msgspec.json.Decoder(tuple[bool, str, str | None]), answer[1:])
             except TimeoutError:
                 self._lose(f"reading it takes longer than {seconds:.0f} s")
-            except (OSError, ValueError):  # msgspec's errors are ValueErrors
+            except (OSError, DataError):
                 self._lose("it is damaged, and the process that reads it ended")
+            else:
+                raise _error(*failure)
             assert self._lost is not None
             raise self._lost
 

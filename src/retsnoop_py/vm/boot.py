@@ -26,7 +26,8 @@ from retsnoop_py.vm.architecture import Architecture
 from retsnoop_py.vm.command import Channel
 from retsnoop_py.vm.console import Console
 from retsnoop_py.vm.debian import undisturbed
-from retsnoop_py.vm.folder import make_folder, remove_tree
+from retsnoop_py.vm.folder import Writable, make_folder, remove_tree
+from retsnoop_py.vm.folder import writable as find_writable
 from retsnoop_py.vm.initrd import ModuleTree
 from retsnoop_py.vm.userland import Userland
 
@@ -45,6 +46,8 @@ _FILE_LIMIT = 4 << 30
 #: Bytes that stay free in the shared folder's file system. The limit is at most half of the bytes
 #: that were free when the guest started.
 _ROOM = 256 << 20
+#: The same for inodes: a guest can make empty files.
+_ROOM_FILES = 100_000
 #: Devices of the host that QEMU needs. Not every host has /dev/kvm.
 _DEVICES = ("/dev/null", "/dev/urandom", "/dev/random", "/dev/kvm")
 #: Modules that every guest needs, and the modules of each transport.
@@ -163,7 +166,8 @@ class Host:
         self.jobs.mkdir(parents=True)
         self.jobs_fd = os.open(self.jobs, os.O_RDONLY | os.O_DIRECTORY)
         self._cleanup.callback(os.close, self.jobs_fd)
-        self._room = min(_ROOM, _free(self.share) // 2)
+        free, files = _free(self.share)
+        self._room, self._room_files = min(_ROOM, free // 2), min(_ROOM_FILES, files // 2)
         self._looked = time.monotonic()
         self._console = Console()
         self._cleanup.callback(self._console.close)
@@ -198,7 +202,8 @@ class Host:
             return False
         if time.monotonic() - self._looked > 1:
             self._looked = time.monotonic()
-            if _free(self.share) < self._room:
+            free, files = _free(self.share)
+            if free < self._room or files < self._room_files:
                 self.reason = f"the file system of {self.share} was nearly full"
                 self._process.kill()
                 self._process.wait()
@@ -217,7 +222,7 @@ class Host:
     def launch(
         self,
         kernel: kernels.Kernel,
-        writable: Sequence[Path],
+        writable: Sequence[Writable],
         userland: Userland | None = None,
         kernel_options: Sequence[str] = (),
         without: Sequence[str] = (),
@@ -241,7 +246,7 @@ class Host:
         plan = plan_modules(kernel, obstacle, without)
         self.other_transport = plan.other
         shares = self._shares(writable)
-        self._check_owners(writable, no_view)
+        self._check_owners([each.path for each in writable], no_view)
         image = self._folder / "initrd"
         image.write_bytes(
             initrd.build_initrd(
@@ -290,15 +295,20 @@ class Host:
         options = ["--no-setuid"]
         # after the mounts: a mount for the owner of a folder needs CAP_SETFCAP
         drops = capabilities_to_drop() if shutil.which("setpriv") else []
-        command = [*(["setpriv", *drops] if drops else []), *qemu.qemu_command(guest)]
+        program = ["setpriv", *drops] if drops else []
         served = guest.shares if guest.transport == "9p" else ()
         if served:
             options += ["--file-limit", str(_FILE_LIMIT)]
         if not is_seen:
-            return _confined(*options, "", *command)
-        options += ["--root", str(guest.shares[0].path)]
-        for share in served[1:]:
-            options += ["--write", str(share.path)]
+            return _confined(*options, "", *program, *qemu.qemu_command(guest))
+        root, *writable = guest.shares
+        options += ["--root", str(root.path)]
+        # in the view's /proc, where no user of the host can put a link
+        inside = [replace(share, path=Path("/proc") / share.tag) for share in writable]
+        for share, at in zip(writable if served else (), inside, strict=False):
+            options += ["--write", str(share.path), "--at", str(at.path)]
+            options += ["--identity", share.identity]
+        command = [*program, *qemu.qemu_command(replace(guest, shares=[root, *inside]))]
         for path in (*_DEVICES, str(guest.image)):
             if path.startswith("/dev/"):
                 options += ["--keep", path]
@@ -337,13 +347,19 @@ class Host:
         view.mkdir()
         return view
 
-    def _shares(self, writable: Sequence[Path]) -> list[qemu.Share]:
+    def _shares(self, writable: Sequence[Writable]) -> list[qemu.Share]:
         root = qemu.Share("root", Path("/"), self._folder / "root.sock")
         return [
             root,
             *(
-                qemu.Share(f"share{number}", path, self._folder / f"share{number}.sock", True)
-                for number, path in enumerate([self.share, *writable])
+                qemu.Share(
+                    f"share{number}",
+                    each.path,
+                    self._folder / f"share{number}.sock",
+                    writable=True,
+                    identity=each.identity,
+                )
+                for number, each in enumerate([find_writable(self.share), *writable])
             ),
         ]
 
@@ -377,7 +393,10 @@ class Host:
                 if share.path == self.share:
                     words += ["--file-limit", str(_FILE_LIMIT)]
                 elif is_seen:
-                    words += ["--owned", str(share.path)]
+                    view = self._view(share.tag)
+                    words += ["--owned", str(share.path), "--at", str(view)]
+                    words += ["--identity", share.identity]
+                    share = replace(share, path=view)
                 words.append("")
             else:
                 # the guest can remount its share writable, so the host must reject writes
@@ -431,10 +450,13 @@ def capabilities_to_drop(status: Path = Path("/proc/self/status")) -> list[str]:
     return ["--inh-caps", drops, "--bounding-set", drops]
 
 
-def _free(folder: Path) -> int:
-    """Return the free bytes in the file system of ``folder``, for ordinary users."""
+def _free(folder: Path) -> tuple[int, int]:
+    """Return the free bytes and inodes in the file system of ``folder``, for ordinary users.
+
+    File systems such as btrfs have no limit of inodes, and report none free.
+    """
     told = os.statvfs(folder)
-    return told.f_bavail * told.f_frsize
+    return told.f_bavail * told.f_frsize, told.f_favail
 
 
 def _beginning(log: Path) -> str:

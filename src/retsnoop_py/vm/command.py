@@ -14,7 +14,7 @@ import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from retsnoop_py.vm.errors import KernelCrashed, Result, VmError, VmTimeout
 
@@ -63,10 +63,17 @@ class JobFiles:
 
     def write(self, name: str, data: bytes) -> None:
         """Create the file ``name``, which must not exist, with ``data``."""
+        with self.create(name) as file:
+            file.write(data)
+
+    def create(self, name: str) -> BinaryIO:
+        """Create the file ``name``, which must not exist; return it, open for writing.
+
+        Whatever the guest puts in its place later, the host writes the file that it created.
+        """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         try:
-            with os.fdopen(os.open(name, flags, 0o600, dir_fd=self._folder), "wb") as file:
-                file.write(data)
+            return os.fdopen(os.open(name, flags, 0o600, dir_fd=self._folder), "wb", buffering=0)
         except OSError as error:
             raise _meddled(name, error) from error
 

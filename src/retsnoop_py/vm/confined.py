@@ -20,6 +20,10 @@ as by ``--owned``. If DIR belongs to another user than root and its file system 
 ID-mapped mounts, PROGRAM is not started. ``--no-setuid`` prevents PROGRAM from making set-user-ID
 and set-group-ID files. ``--file-limit BYTES`` is the maximum size of a file that PROGRAM writes.
 
+After ``--owned DIR`` or ``--write DIR``, ``--at PLACE`` mounts DIR at PLACE. ``--identity
+DEVICE:INODE`` identifies DIR: if another user has put a link or another directory there, PROGRAM is
+not started.
+
 This module runs as a separate program, because the namespace must belong to a single process. It
 uses only the standard library.
 """
@@ -83,6 +87,13 @@ _SYS_OPENAT2 = 437
 _LOAD, _EQUALS, _ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 
 _libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Folder:
+    """A folder that PROGRAM can write: where it is, where it is mounted, and DEVICE:INODE or ""."""
+
+    def __init__(self, path: str) -> None:
+        self.path, self.at, self.identity = path, "", ""
 
 
 class _MountAttr(ctypes.Structure):
@@ -167,20 +178,41 @@ def mount_owned(path: str, target: str) -> bool:
     return status.st_uid == 0
 
 
-def _own(path: str) -> None:
-    """Mount ``path`` over itself by :func:`mount_owned`. Raises OSError.
+def _same(folder: Folder) -> str:
+    """Return a path of ``folder`` that leads nowhere else. Raises OSError.
+
+    Another user may have replaced the folder, or one above it, by a link.
+    """
+    if not folder.identity:
+        return folder.path
+    # open until the program is executed
+    opened = os.open(folder.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    status = os.fstat(opened)
+    if f"{status.st_dev}:{status.st_ino}" != folder.identity:
+        raise OSError(errno.ESTALE, "another folder is now at", folder.path)
+    return f"/proc/self/fd/{opened}"
+
+
+def _own(folder: Folder) -> None:
+    """Mount ``folder`` at its place, or over itself, by :func:`mount_owned`. Raises OSError.
 
     If the root directory is not a mount point, the namespace cannot be made private, and other
-    processes would see the new mount. Then the folder stays unchanged, and stderr reports it.
+    processes would see the new mount. Then the folder stays unchanged, and stderr reports it; but a
+    folder with a place of its own raises OSError.
     """
     try:
         _own_namespace()
     except OSError as error:
+        if folder.at:
+            raise
         why = os.strerror(error.errno or 0)
-        print(f"new files in {path} belong to root: {error.filename}: {why}", file=sys.stderr)
+        print(
+            f"new files in {folder.path} belong to root: {error.filename}: {why}", file=sys.stderr
+        )
         return
-    mount_owned(path, path)
-    _restrict(path, _MS_NOSUID | _MS_NODEV)
+    target = folder.at or folder.path
+    mount_owned(_same(folder), target)
+    _restrict(target, _MS_NOSUID | _MS_NODEV)
 
 
 def _mount_mapped(path: str, target: str, uid: int, gid: int) -> bool:
@@ -238,7 +270,7 @@ def _user_namespace(uid: int, gid: int) -> int:
         os.waitpid(child, 0)
 
 
-def make_root(view: str, export: str, writable: list[str], kept: list[str]) -> None:
+def make_root(view: str, export: str, writable: list[Folder], kept: list[str]) -> None:
     """Make ``view`` the root directory, and add /dev, /proc and ``writable``. Raises OSError."""
     # mount the export first: the guest must not see the later additions to the root directory
     _mount(view, view + export, _MS_BIND | _MS_REC)
@@ -251,11 +283,12 @@ def make_root(view: str, export: str, writable: list[str], kept: list[str]) -> N
     # QEMU changes modes through /proc/self/fd
     Path(f"{view}/proc/self").mkdir()
     _mount(f"/proc/{os.getpid()}", f"{view}/proc/self", _MS_BIND)
-    for path in writable:
-        Path(view + path).mkdir(parents=True, exist_ok=True)
-        if not mount_owned(path, view + path):
-            raise OSError(errno.EOPNOTSUPP, "ID-mapped mount", path)
-        _restrict(view + path, _MS_NOSUID | _MS_NODEV)
+    for folder in writable:
+        target = view + (folder.at or folder.path)
+        Path(target).mkdir(parents=True, exist_ok=True)
+        if not mount_owned(_same(folder), target):
+            raise OSError(errno.EOPNOTSUPP, "ID-mapped mount", folder.path)
+        _restrict(target, _MS_NOSUID | _MS_NODEV)
     os.chroot(view)
     os.chdir("/")
 
@@ -303,24 +336,32 @@ def _limit_files(size: int) -> None:
 
 def main(*argv: str) -> int:
     """Apply the options and execute the program; return a status only if no program runs."""
-    names = ("--root", "--write", "--keep", "--owned", "--file-limit")
+    names = ("--root", "--keep", "--file-limit")
     values: dict[str, list[str]] = {name: [] for name in names}
+    folders: dict[str, list[Folder]] = {"--write": [], "--owned": []}
+    last: Folder | None = None
     words = list(argv)
     no_setuid = False
     while words and words[0].startswith("--"):
         name = words.pop(0)
         if name == "--no-setuid":
             no_setuid = True
+        elif name in folders:
+            last = Folder(words.pop(0))
+            folders[name].append(last)
+        elif name in ("--at", "--identity"):
+            assert last is not None
+            setattr(last, name[2:], words.pop(0))
         else:
             values[name].append(words.pop(0))
     view, *program = words
     try:
         if view:
             make_view(view)
-        for path in values["--owned"]:
-            _own(path)
+        for folder in folders["--owned"]:
+            _own(folder)
         for export in values["--root"]:
-            make_root(view, export, values["--write"], values["--keep"])
+            make_root(view, export, folders["--write"], values["--keep"])
         for size in values["--file-limit"]:
             _limit_files(int(size))
         if no_setuid:

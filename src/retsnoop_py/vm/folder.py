@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The folder of a guest in the host's /tmp, safe against the guest and other users."""
+"""Folders that a guest can write: its own in the host's /tmp, and those that the user names."""
 
 from __future__ import annotations
 
@@ -11,13 +11,42 @@ import stat
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
-from retsnoop_py.errors import OutputError
+from retsnoop_py.errors import InputError, OutputError
+from retsnoop_py.own_file import Refused, open_folder
 
-__all__ = ["make_folder", "remove_tree"]
+__all__ = ["Writable", "make_folder", "remove_tree", "writable"]
 
 _PREFIX = "rsn-vm-"
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+class Writable(NamedTuple):
+    """A directory that the guest can write: its real path, and ``DEVICE:INODE``.
+
+    Another user may replace a directory on the path by a link while the guest boots. The path then
+    leads elsewhere, and the identity shows that.
+    """
+
+    path: Path
+    identity: str
+
+
+def writable(path: Path) -> Writable:
+    """Return the directory ``path``. Raises InputError for another user's link on the way."""
+    try:
+        folder, _ = open_folder(path / secrets.token_hex(16))
+    except Refused as error:
+        raise InputError(f"cannot use {path}: {error}", "give the real path") from None
+    except OSError as error:
+        raise InputError(f"cannot use {path}: {error.strerror}") from None
+    try:
+        status = os.fstat(folder)
+        real = Path(f"/proc/self/fd/{folder}").readlink()
+    finally:
+        os.close(folder)
+    return Writable(real, f"{status.st_dev}:{status.st_ino}")
 
 
 def make_folder() -> Path:

@@ -12,14 +12,19 @@ import re
 import shutil
 import struct
 import subprocess
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
+from typing import BinaryIO
 
 from retsnoop_py.errors import DataError, UnavailableError
+from retsnoop_py.foreign_path import open_file
 from retsnoop_py.vm.debian import failed, run_tool
 
+#: Bytes of a module that is read: the largest of distributions have 30 MB.
+_LARGEST = 512 << 20
 _MODULE_FILE = re.compile(r"(.+)\.ko(?:\.xz|\.gz|\.zst)?")
 
 
@@ -30,21 +35,44 @@ def module_name(file: str) -> str | None:
 
 
 def read_module(path: Path) -> bytes:
-    """Return the decompressed ELF file. Raises DataError or UnavailableError on failure."""
-    data = path.read_bytes()
+    """Return the decompressed ELF file. Raises DataError or UnavailableError on failure.
+
+    The modules of a user's own kernel may come from anyone: a file that is not regular, or that is
+    larger than 512 MiB, is an error.
+    """
     try:
-        if path.suffix == ".xz":
-            return lzma.decompress(data)
-        if path.suffix == ".gz":
-            return gzip.decompress(data)
-        if path.suffix == ".zst":  # the standard library has it from Python 3.14 only
-            return subprocess.run(
-                ["zstd", "-dc"], input=data, stdout=subprocess.PIPE, check=True
-            ).stdout
+        with open_file(path) as file:
+            data = _decompressed(path.suffix, file)
     except FileNotFoundError as error:
-        raise UnavailableError(f"{path} needs zstd to read", "install the package zstd") from error
-    except (lzma.LZMAError, OSError, EOFError, subprocess.CalledProcessError) as error:
+        if path.exists():
+            raise UnavailableError(
+                f"{path} needs zstd to read", "install the package zstd"
+            ) from error
+        raise DataError(f"kernel module {path} is missing") from error
+    except (lzma.LZMAError, zlib.error, OSError, EOFError) as error:
         raise DataError(f"kernel module {path} is damaged: {error}") from error
+    if len(data) > _LARGEST:
+        raise DataError(f"kernel module {path} has more than {_LARGEST >> 20} MiB")
+    return data
+
+
+def _decompressed(suffix: str, file: BinaryIO) -> bytes:
+    """Return the contents of a module's file, at most one byte more than allowed."""
+    if suffix == ".xz":
+        with lzma.open(file) as plain:
+            return plain.read(_LARGEST + 1)
+    if suffix == ".gz":
+        with gzip.open(file) as plain:
+            return plain.read(_LARGEST + 1)
+    if suffix != ".zst":  # the standard library has it from Python 3.14 only
+        return file.read(_LARGEST + 1)
+    with subprocess.Popen(["zstd", "-dc"], stdin=file, stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        data = program.stdout.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
+            program.kill()
+    if program.returncode and len(data) <= _LARGEST:
+        raise OSError(f"zstd ended with {program.returncode}")
     return data
 
 
@@ -60,18 +88,19 @@ def dependency_order(wanted: Iterable[str], depends: dict[str, list[str]]) -> li
     ``depends`` maps each loadable module to its direct dependencies. Other names are built in and
     need no loading.
     """
-    order: list[str] = []
-
-    def visit(name: str) -> None:
-        if name in order or name not in depends:
-            return
-        for need in depends[name]:
-            visit(need)
-        order.append(name)
-
-    for name in wanted:
-        visit(name)
-    return order
+    order: dict[str, None] = {}
+    # without recursion, and each module once: the tree may have a circle, or be thousands deep
+    begun: set[str] = set()
+    waiting = [(name, False) for name in reversed(list(wanted))]
+    while waiting:
+        name, is_ready = waiting.pop()
+        if is_ready:
+            order[name] = None
+        elif name not in begun and name in depends:
+            begun.add(name)
+            waiting.append((name, True))
+            waiting += [(need, False) for need in reversed(depends[name])]
+    return list(order)
 
 
 class ModuleTree:
@@ -106,10 +135,22 @@ class ModuleTree:
         return found
 
     def load_order(self, wanted: Iterable[str]) -> list[tuple[str, bytes]]:
-        """Return ``(name, ELF bytes)`` of the modules to insert for ``wanted``, in load order."""
+        """Return ``(name, ELF bytes)`` of the modules to insert for ``wanted``, in load order.
+
+        Raises DataError for more than 512 MiB.
+        """
         names = list(wanted)
         order = dependency_order(names, self.depends(names))
-        return [(name, read_module(self.files[name])) for name in order]
+        found, room = [], _LARGEST
+        for name in order:
+            data = read_module(self.files[name])
+            room -= len(data)
+            if room < 0:
+                raise DataError(
+                    f"the modules that a guest needs have more than {_LARGEST >> 20} MiB"
+                )
+            found.append((name, data))
+        return found
 
 
 def write_index(root: Path) -> None:

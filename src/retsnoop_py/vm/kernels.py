@@ -30,6 +30,8 @@ import msgspec
 
 from retsnoop_py import listener
 from retsnoop_py.errors import DataError, InputError, UnavailableError
+from retsnoop_py.foreign_json import decode
+from retsnoop_py.foreign_path import open_file
 from retsnoop_py.vm.architecture import ARCHITECTURES, Architecture, architecture, host, split
 from retsnoop_py.vm.catalog import DEFAULT, KnownKernel, all_known, catalog, known, user_file
 from retsnoop_py.vm.debian import AptRoot, cache_root, failed, locked, room_told, run_tool
@@ -166,8 +168,8 @@ def cached(name: str) -> Kernel | None:
 
 def _read_meta(folder: Path) -> _Meta | None:
     try:
-        return msgspec.json.decode((folder / "kernel.json").read_bytes(), type=_Meta)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return decode(msgspec.json.Decoder(_Meta), (folder / "kernel.json").read_bytes())
+    except (OSError, DataError):
         return None  # a new fetch repairs the cache
 
 
@@ -404,9 +406,9 @@ def image_release(image: Path) -> tuple[Architecture, str]:
     the kernel's banner. Raises InputError or DataError.
     """
     try:
-        with image.open("rb") as file:
+        with open_file(image) as file:
             head = file.read(0x10000)
-            if head[0x202:0x206] == b"HdrS":
+            if head[0x202:0x206] == b"HdrS" and len(head) >= 0x210:
                 return ARCHITECTURES["x86_64"], _setup_release(image, head)
             data = head + file.read(_BANNER_WITHIN)
     except OSError as error:

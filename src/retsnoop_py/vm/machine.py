@@ -35,6 +35,7 @@ from retsnoop_py.vm.errors import (
     own_complaint,
     tail,
 )
+from retsnoop_py.vm.folder import writable
 from retsnoop_py.vm.initrd import find_busybox
 from retsnoop_py.vm.kernels import Kernel, ensure, from_path, is_name, known, split
 from retsnoop_py.vm.qemu import find_qemu
@@ -101,7 +102,7 @@ class Machine:
         #: Set this before entering. The guest is then emulated, and its clock counts instructions
         #: while it is busy. Its measurements do not depend on the host's load.
         self.count_instructions = False
-        self._extra_shares = [path.resolve() for path in shares]
+        self._extra_shares = [writable(path) for path in shares]
         self._host: Host | None = None
         self._lanes: list[Channel] = []
         self._jobs = 0
@@ -139,6 +140,14 @@ class Machine:
     def share(self) -> Path:
         """A directory that host and guest can write, under the same path; removed at the end."""
         return self._booted.share
+
+    def new_folder(self, name: str) -> tuple[Path, JobFiles]:
+        """Create a folder in :attr:`share`; return its path in the guest, and its files.
+
+        The host must write only these files: the guest can replace any path below the share.
+        """
+        host = self._booted
+        return host.jobs / name, JobFiles(host.jobs_fd, name)
 
     @property
     def console(self) -> str:

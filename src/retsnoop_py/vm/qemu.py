@@ -38,12 +38,16 @@ _VIRTIOFSD = ("/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd", "/usr/lib/vir
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A directory of the host in the guest; its virtiofsd listens at ``socket``."""
+    """A directory of the host in the guest; its virtiofsd listens at ``socket``.
+
+    ``identity`` is ``DEVICE:INODE`` of a writable directory, see :class:`~.folder.Writable`.
+    """
 
     tag: str
     path: Path
     socket: Path
     writable: bool = False
+    identity: str = ""
 
 
 class Emulator(NamedTuple):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import os
 import struct
+import time
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from retsnoop_py.cause.complaint import (
     reported_elsewhere,
 )
 from retsnoop_py.cause.events import Address, Ended, Request, SystemCall, Witnessed, Written
+from retsnoop_py.cause.own_words import own_decision
 from retsnoop_py.cause.wording import Wording
 from retsnoop_py.value import replace
 
@@ -244,3 +246,26 @@ def test_the_message_of_a_netlink_answer_is_the_command_s_own_words() -> None:
     assert Evidence.ANSWER in found.evidence
     silent = replace(refused, request=Request(0, 16, "", b""))
     assert Evidence.ANSWER not in best(Witnessed((silent,), written)).evidence
+
+
+@pytest.mark.parametrize(
+    "piece", ["." * 512, "errno 1" + "0" * 505, "a/" * 256], ids=["dots", "digits", "names"]
+)
+def test_a_line_without_end_is_read_in_little_time(piece: str) -> None:
+    """A progress bar of dots, or a command that wants to keep ``why`` busy."""
+    pieces = [wrote(at, piece) for at in range(200)]
+    witnessed = Witnessed(
+        (call(1, "open", errno.EPERM),), (*pieces, wrote(201, "\n"), wrote(202, "swapon: x: bad\n"))
+    )
+    begun = time.process_time()
+    assert own_decision(witnessed) is None
+    best(witnessed)
+    assert time.process_time() - begun < 5
+
+
+def test_the_end_of_a_long_line_is_read() -> None:
+    pieces = [wrote(at, "." * 512) for at in range(20)]
+    (line,) = lines_of(Witnessed((), (*pieces, wrote(30, " failed: Permission denied\n"))))
+    assert line.time == 0
+    assert line.text.endswith("... failed: Permission denied\n")
+    assert Wording({}).errors(line.text) == {errno.EACCES}

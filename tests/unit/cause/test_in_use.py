@@ -54,7 +54,7 @@ def test_a_device_that_is_mounted_on_a_hostile_name(
     monkeypatch.setattr(holders, "device_of", lambda _: "8:17")
     ((_, command), *_) = holders.device_users("/dev/sdb1")
     words = command.replace("umount", "printf '%s\\n'", 1)
-    done = subprocess.run(["sh", "-c", words], cwd=tmp_path, capture_output=True, check=True)
+    done = subprocess.run(["bash", "-c", words], cwd=tmp_path, capture_output=True, check=True)
     assert done.stdout.decode() == f"{point}\n"
 
 

@@ -33,6 +33,9 @@ NAMES = [
     "=ls",
     "a\n'; touch PWNED; '",
     "caf\u00e9",
+    "a\\'\";touch PWNED;#",
+    "x\\",
+    "%self",
     "",
 ]
 
@@ -54,6 +57,20 @@ def test_bash_reads_a_name_as_one_word(name: str, tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_fish_runs_nothing_of_a_name(name: str, tmp_path: Path) -> None:
+    if shutil.which("fish") is None:
+        pytest.skip("fish is not installed")
+    line = f"printf '%s\\0' {shell_word(name)}"
+    argv = ["fish", "--no-config", "-c", line]
+    done = subprocess.run(argv, cwd=tmp_path, capture_output=True, check=False)
+    if name.isprintable() and "\\" not in name:
+        assert done.stdout == os.fsencode(name) + b"\0"
+    else:
+        assert done.stdout == b""
+    assert names(tmp_path) == []
+
+
 @pytest.mark.parametrize("shell", ["dash", "zsh"])
 @pytest.mark.parametrize("name", NAMES)
 def test_other_shells_read_one_word_too(shell: str, name: str, tmp_path: Path) -> None:
@@ -62,7 +79,7 @@ def test_other_shells_read_one_word_too(shell: str, name: str, tmp_path: Path) -
     line = f"printf '%s\\0' {shell_word(name)}"
     done = subprocess.run([shell, "-c", line], cwd=tmp_path, capture_output=True, check=True)
     assert done.stdout.count(b"\0") == 1
-    if shell == "zsh" or name.isprintable():
+    if shell == "zsh" or (name.isprintable() and "\\" not in name):
         assert done.stdout == os.fsencode(name) + b"\0"
     assert names(tmp_path) == []
 

@@ -716,3 +716,14 @@ def test_quotes_that_were_set_by_a_chat_are_quotes() -> None:
     )
     assert found.explanation.id == "unsupported"
     assert "JIT" in found.explanation.reason
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["005", "0x", "5" * 5000, "0x" + "f" * 6000, "\u0663", "\u00b2"],
+    ids=["octal", "empty", "decimal", "hex", "arabic", "superscript"],
+)
+def test_a_number_that_is_none_of_the_kernels_is_no_bug(kind: str) -> None:
+    """``make fuzz`` found the first one."""
+    log = f"bpf(BPF_MAP_CREATE, {{map_type={kind} /* ? */, key_size=8}}, 72) = -1 EINVAL (x)\n"
+    assert len(list(explain_log(io.BytesIO(log.encode())))) <= 1

@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from retsnoop_py.errors import InputError
 from retsnoop_py.vm import confined
+from retsnoop_py.vm.folder import writable
 
 PROGRAM = [sys.executable, "-I", "-S", confined.__file__]
 MODES = """
@@ -189,3 +191,49 @@ def test_without_a_mount_for_its_owner_qemu_is_not_started(kind: str) -> None:
             assert (done.returncode == 125) == ("ID-mapped mount" in done.stderr), done.stderr
     assert ends[0] == ((0, "12345") if kind == "tmpfs" else (125, ""))
     assert ends[1] == (125, "")
+
+
+@pytest.mark.parametrize("has_moved", [False, True])
+def test_a_folder_that_its_owner_replaced_by_a_link_is_not_served(has_moved: bool) -> None:
+    """While a guest of root boots, the owner of the folder can do that."""
+    if os.geteuid() != 0:
+        pytest.skip("it takes root")
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        base = Path(name)
+        for part in ("view", "export", "of-root", "user", "user/share", "place"):
+            (base / part).mkdir()
+        for part in ("user", "user/share"):
+            os.chown(base / part, OWNER, OWNER)
+        share = writable(base / "user/share")
+        if has_moved:
+            (base / "user/share").rename(base / "user/moved")
+            (base / "user/share").symlink_to(base / "of-root")
+        given = [str(share.path), "--identity", share.identity, "--at"]
+        rooted = ["--root", f"{name}/export", "--write", *given, "/proc/place", f"{name}/view"]
+        for words in (
+            ["--owned", *given, f"{name}/place", "", "touch", f"{name}/place/one"],
+            [*rooted, "touch", "/proc/place/two"],
+        ):
+            done = subprocess.run([*PROGRAM, *words], capture_output=True, text=True, check=False)
+            if "namespace" in done.stderr:
+                pytest.skip("it takes CAP_SYS_ADMIN")
+            assert done.returncode == (125 if has_moved else 0), done.stderr
+            assert ("another folder is now at" in done.stderr) == has_moved
+        assert list((base / "of-root").iterdir()) == list((base / "place").iterdir()) == []
+        there = base / "user" / ("moved" if has_moved else "share")
+        made = {path.name: path.stat().st_uid for path in there.iterdir()}
+        assert made == ({} if has_moved else {"one": OWNER, "two": OWNER})
+
+
+def test_another_users_link_is_not_followed_to_a_folder_for_a_guest(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("it takes root")
+    (tmp_path / "of-root").mkdir()
+    (tmp_path / "user").mkdir()
+    (tmp_path / "own").symlink_to("of-root")
+    (tmp_path / "user/link").symlink_to(tmp_path / "of-root")
+    os.chown(tmp_path / "user", OWNER, OWNER)
+    os.chown(tmp_path / "user/link", OWNER, OWNER, follow_symlinks=False)
+    assert writable(tmp_path / "own").path == (tmp_path / "of-root").resolve()
+    with pytest.raises(InputError, match="another user's link is on the way"):
+        writable(tmp_path / "user/link")

@@ -14,6 +14,7 @@ import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self, cast
 
 import pytest
@@ -411,13 +412,17 @@ def test_a_guest_leaves_a_deep_folder_and_it_is_removed() -> None:
     assert not folder.exists()
 
 
-def test_a_guest_that_fills_the_disk_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("free", [(1000, 1 << 40), (1 << 50, 10)], ids=["bytes", "inodes"])
+def test_a_guest_that_fills_the_disk_is_ended(
+    free: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     host = Host(256, 1)
     try:
         host._process = host._spawn(["sleep", "100"], [], "qemu.log")
         assert host.alive()
         host._looked = 0.0
-        monkeypatch.setattr("retsnoop_py.vm.boot._free", lambda _: 1000)
+        told = SimpleNamespace(f_frsize=1, f_bavail=free[0], f_favail=free[1])
+        monkeypatch.setattr("os.statvfs", lambda _: told)
         assert not host.alive()
         assert "nearly full" in host.reason
     finally:

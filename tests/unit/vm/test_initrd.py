@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
+import shutil
 import struct
+import subprocess
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -16,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retsnoop_py.errors import DataError
+from retsnoop_py.vm import initrd
 from retsnoop_py.vm.initrd import (
     Cpio,
     ModuleTree,
@@ -199,3 +204,50 @@ def test_a_damaged_module_is_told_by_name(tmp_path: Path, suffix: str) -> None:
     path.write_bytes(b"not compressed at all")
     with pytest.raises(DataError, match=r"broken\.ko"):
         read_module(path)
+
+
+@pytest.mark.parametrize("suffix", ["", ".xz", ".gz", ".zst"])
+def test_of_a_module_without_end_only_so_much_is_read(
+    suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if suffix == ".zst" and shutil.which("zstd") is None:
+        pytest.skip("zstd is not installed")
+    monkeypatch.setattr(initrd, "_LARGEST", 1 << 20)
+    plain = tmp_path / "bomb.ko"
+    plain.write_bytes(bytes(64 << 20))
+    path = plain.with_name(f"bomb.ko{suffix}")
+    pack = {".xz": lzma.compress, ".gz": gzip.compress}.get(suffix)
+    if pack is not None:
+        path.write_bytes(pack(plain.read_bytes()))
+    elif suffix:
+        subprocess.run(["zstd", "-q", str(plain), "-o", str(path)], check=True)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DataError, match="has more than 1 MiB"):
+            read_module(path)
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_modules_of_a_users_kernel_are_regular_files_and_not_too_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kernel").mkdir()
+    os.mkfifo(tmp_path / "kernel/fuse.ko")
+    (tmp_path / "kernel/zero.ko").symlink_to("/dev/zero")
+    for name in ("fuse", "zero"):
+        with pytest.raises(DataError, match="is not a regular file"):
+            ModuleTree(tmp_path).load_order([name])
+    (tmp_path / "kernel/a.ko").write_bytes(module("b"))
+    (tmp_path / "kernel/b.ko").write_bytes(module("a"))
+    assert [name for name, _ in ModuleTree(tmp_path).load_order(["a"])] == ["b", "a"]
+    monkeypatch.setattr(initrd, "_LARGEST", len(module("a")) + 1)
+    with pytest.raises(DataError, match="the modules that a guest needs have more than"):
+        ModuleTree(tmp_path).load_order(["a"])
+
+
+def test_dependencies_may_be_deep_or_go_in_a_circle() -> None:
+    chain = {f"m{number}": [f"m{number + 1}"] for number in range(5000)}
+    assert len(dependency_order(["m0"], chain)) == 5000
+    assert sorted(dependency_order(["a"], {"a": ["b"], "b": ["c", "a"], "c": ["c"]})) == [*"abc"]

@@ -84,6 +84,19 @@ def test_an_image_tells_its_release(image: Path) -> None:
     assert kernels.image_release(image) == (ARCHITECTURES["x86_64"], "6.99.0-own")
 
 
+@pytest.mark.parametrize("size", [0x206, 0x20F])
+def test_an_image_that_ends_in_its_header_is_none(size: int, tmp_path: Path) -> None:
+    (tmp_path / "bzImage").write_bytes(bzimage("6.99.0")[:size])
+    with pytest.raises(DataError, match="is not a kernel image"):
+        kernels.image_release(tmp_path / "bzImage")
+
+
+def test_a_fifo_is_no_image(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "bzImage")
+    with pytest.raises(DataError, match="is not a regular file"):
+        kernels.image_release(tmp_path / "bzImage")
+
+
 def arm64_image(release: str) -> bytes:
     image = bytearray(0x30000)
     image[0x38:0x3C] = b"ARM\x64"
