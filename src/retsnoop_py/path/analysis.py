@@ -197,11 +197,8 @@ class FunctionPaths:
         return arguments.index(str(name)) + 1 if is_one else 0
 
     def _insn_text(self, address: int) -> str:
-        block = self.graph.at(address)
-        for insn in block.insns if block else ():
-            if insn.address == address:
-                return insn.text
-        return ""
+        insn = self.graph.insn_at(address)
+        return insn.text if insn is not None else ""
 
     def _returned(self, returned: Returned) -> Place:
         shared = "shared" if returned.ways > 1 else ""

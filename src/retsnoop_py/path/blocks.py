@@ -92,6 +92,31 @@ class Graph:
             return None
         return self.blocks[index]
 
+    def insn_at(self, address: int) -> Insn | None:
+        """Return the instruction that begins at ``address``, or None."""
+        block = self.at(address)
+        return next((one for one in block.insns if one.address == address), None) if block else None
+
+    def reachable(self, start: int, without: int = -1) -> set[int]:
+        """Return all blocks that may run after ``start``, on paths that do not pass ``without``."""
+        waiting, seen = [start], {start}
+        while waiting:
+            index = waiting.pop()
+            for following in self.blocks[index].next if index != without else ():
+                if following >= 0 and following not in seen:
+                    seen.add(following)
+                    waiting.append(following)
+        return seen
+
+    def leading_to(self, block: int) -> set[int]:
+        """Return the blocks from which ``block`` can be reached, and ``block`` itself."""
+        waiting, found = [block], {block}
+        while waiting:
+            new = set(self.before[waiting.pop()]) - found
+            found |= new
+            waiting += new
+        return found
+
 
 def _no_memory(_address: int, _size: int) -> bytes:
     return b""

@@ -12,26 +12,24 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from retsnoop_py.path.asks import (
-    as_chosen,
     asks,
-    asks_zero,
     before_block,
     failing_edge,
-    is_zero,
 )
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.conjunction import has_copy, tests_before
-from retsnoop_py.path.deduce import holds, known_value
+from retsnoop_py.path.deduce import known_value
 from retsnoop_py.path.definitions import failures_at
 from retsnoop_py.path.failing_ways import FailingWays
-from retsnoop_py.path.failure import MASK32, Failure, is_error, is_result
+from retsnoop_py.path.failure import Failure, is_error, is_result
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.holders import Holders
-from retsnoop_py.path.insn import INT, OPPOSITE, Flow, Imm, Insn, Mem, Names, Operand, Reg
+from retsnoop_py.path.insn import INT, OPPOSITE, Flow, Insn, Names
 from retsnoop_py.path.loops import best_rejected
 from retsnoop_py.path.origin import (
     Decided,
     Decision,
+    Handed,
     Made,
     Returned,
     asks_the_unknown,
@@ -44,7 +42,8 @@ from retsnoop_py.path.origin import (
     went_well,
     with_zero,
 )
-from retsnoop_py.path.values import LOCAL_BYTES, Flags, Moment, Node, Run, evaluate
+from retsnoop_py.path.other_results import OtherResults
+from retsnoop_py.path.values import Flags, Moment, Node, Run, evaluate
 from retsnoop_py.session.paths import ALWAYS
 from retsnoop_py.value import replace
 
@@ -92,14 +91,7 @@ def decide(graph: Graph, way: Way, failure: Failure, names: Names, handed: int =
     return Decision(returned, decided, unknown)
 
 
-class _Handed(NamedTuple):
-    """A call with the result ``node``, which returns its argument in ``register`` unchanged."""
-
-    node: Node
-    register: str
-
-
-def _before_handed(graph: Graph, run: Run, handed: int) -> tuple[Run, _Handed | None]:
+def _before_handed(graph: Graph, run: Run, handed: int) -> tuple[Run, Handed | None]:
     """Replace the result of ``run`` by the argument that the called function returned unchanged."""
     call = run.result
     if call.kind != "call" or not 0 < handed <= len(call.args):
@@ -108,7 +100,7 @@ def _before_handed(graph: Graph, run: Run, handed: int) -> tuple[Run, _Handed | 
     if given.kind == "unknown":
         return run, None
     register = graph.machine.arguments[handed - 1]
-    return run._replace(result=given), _Handed(call, register)
+    return run._replace(result=given), Handed(call, register)
 
 
 def _nothing_decides(returned: Returned, way: Way) -> str:
@@ -169,7 +161,7 @@ class _Search:
         run: Run,
         failure: Failure,
         returned: Returned,
-        handed: _Handed | None = None,
+        handed: Handed | None = None,
     ) -> None:
         self._graph = graph
         self._way = way
@@ -180,8 +172,7 @@ class _Search:
         self._handed = handed
         #: The conditional moves that selected the result.
         self._chosen = chosen_of(run.result, failure)
-        #: Offsets of local variables with used addresses; None until they are computed.
-        self._locals: list[int] | None = None
+        self._others = OtherResults(graph, failure, returned, handed)
         #: True once a jump was found after which an existing result was kept.
         self._is_stored = False
         self._failing = FailingWays(graph, returned)
@@ -307,23 +298,13 @@ class _Search:
         condition = moment.insn.condition
         if is_no_error(moment.flags, condition if taken else OPPOSITE.get(condition, "")):
             return False  # that a call succeeded is no reason
-        behind = self._reachable(sides[not taken])
+        behind = self._graph.reachable(sides[not taken])
         if block in behind or has_copy(self._graph, block, behind):
             return False
         steps = (
             step for at in behind for one in self._graph.blocks[at].insns for step in one.steps
         )
-        return not any(self._makes_result(step) for step in steps)
-
-    def _makes_result(self, insn: Insn) -> bool:
-        """Return True if an instruction makes the result's number from a constant."""
-        operands = insn.operands
-        if insn.op == "xor" and not self._result:
-            return len(operands) > 1 and operands[0] == operands[1]
-        if insn.op == "or":
-            return self._result & MASK32 == MASK32 and _minus_one(operands)
-        source = operands[-1] if insn.op == "mov" and operands else None
-        return isinstance(source, Imm) and is_result(source.value, self._result)
+        return not any(self._others.makes_result(step) for step in steps)
 
     def _has_error_at(self, moment: Moment) -> bool:
         """Return True if a register or stack slot holds an error constant when a jump runs."""
@@ -365,7 +346,7 @@ class _Search:
         if moment.insn.flow is not Flow.BRANCH or block.next[taken] < 0:
             return False
         # the jump excluded paths that do not reach the settled test
-        behind = self._reachable(block.next[taken], self._by.block) - {self._by.block}
+        behind = self._graph.reachable(block.next[taken], self._by.block) - {self._by.block}
         return any(self._graph.blocks[one].exit for one in behind)
 
     def _settled(self, number: int, taken: bool) -> _Settled | None:
@@ -390,7 +371,7 @@ class _Search:
             node = moment.regs.get(place) if place else None
         if node is None or node.kind != "const" or not self._can_avoid(number, taken):
             return None
-        made = self._insn_at(node.at)
+        made = self._graph.insn_at(node.at)
         if made is None or made.op not in ("mov", "xor"):
             return None  # a loop counter
         offered = self._offers(moment, taken)
@@ -403,21 +384,8 @@ class _Search:
             other = self._graph.blocks[index].next[not side]
             held = self._holders(before, (node,))
             if other >= 0 and self._loses(other, held, node, block, flags.insn):
-                return _Settled(earlier, block, offered | self._leading_to(block))
+                return _Settled(earlier, block, offered | self._graph.leading_to(block))
         return None
-
-    def _leading_to(self, block: int) -> set[int]:
-        """Return the blocks from which ``block`` can be reached, and ``block`` itself."""
-        waiting, found = [block], {block}
-        while waiting:
-            new = set(self._graph.before[waiting.pop()]) - found
-            found |= new
-            waiting += new
-        return found
-
-    def _insn_at(self, address: int) -> Insn | None:
-        block = self._graph.at(address)
-        return next((one for one in block.insns if one.address == address), None) if block else None
 
     def _offers(self, moment: Moment, taken: bool) -> set[int]:
         """Return the blocks that could have run if a jump had gone the other way.
@@ -430,7 +398,7 @@ class _Search:
             sides = (sides[not taken],)
         if moment.insn.flow is Flow.INDIRECT or -1 in sides:
             return set(range(-1, len(self._graph.blocks)))
-        return set().union(*[self._reachable(side) for side in sides])
+        return set().union(*[self._graph.reachable(side) for side in sides])
 
     def _loses(self, start: int, held: Holders, node: Node, end: int, compare: Insn) -> bool:
         """Return True if paths reach ``compare`` in block ``end``, and all lose the constant."""
@@ -460,7 +428,7 @@ class _Search:
             return held.also(insn.writes[0])
         if insn.flow is Flow.CALL:
             slots = [one for one in held.places if isinstance(one, int)]
-            given = [one for one in slots if self._is_given(held, one)]
+            given = [one for one in slots if self._others.is_given(held, one)]
             return held.without((*self._graph.machine.clobbered, *given))
         return held.with_copies(insn, node.value)
 
@@ -488,9 +456,9 @@ class _Search:
             if own < 0 or other < 0:
                 return None
             copies = self._copies(other, self._holders(before, (flags.left,)), moment, taken)
-            copies -= self._reachable(own)
+            copies -= self._graph.reachable(own)
             free = Holders(self._graph.machine, frozenset(), 0, None)
-            known = any(self._reaches_other(one, free) for one in copies)
+            known = any(self._others.reaches_other(one, free) for one in copies)
             return (before, side) if known else None
         return None
 
@@ -533,17 +501,6 @@ class _Search:
                     seen.add(key)
                     waiting.append(key)
         return {one for one in found if one >= 0}
-
-    def _reachable(self, start: int, without: int = -1) -> set[int]:
-        """Return all blocks that may run after ``start``, on paths that do not pass ``without``."""
-        waiting, seen = [start], {start}
-        while waiting:
-            index = waiting.pop()
-            for following in self._graph.blocks[index].next if index != without else ():
-                if following >= 0 and following not in seen:
-                    seen.add(following)
-                    waiting.append(following)
-        return seen
 
     def _is_last(self, moment: Moment) -> bool:
         """Return True if the executed path ends in this jump."""
@@ -657,7 +614,7 @@ class _Search:
         own, other = (block.next[side] for side in (taken, not taken))
         if own < 0 or other < 0:
             return False
-        return block.index in self._reachable(other) - self._reachable(own)
+        return block.index in self._graph.reachable(other) - self._graph.reachable(own)
 
     def _is_handled(self, moment: Moment) -> bool:
         """Return True if failures of other called functions also reach a jump.
@@ -673,7 +630,7 @@ class _Search:
             index, place, is_failure = waiting.pop()
             block = graph.blocks[index]
             before, given = before_block(block, held, place)
-            if given and is_failure and index in self._reachable(graph.entry, own):
+            if given and is_failure and index in self._graph.reachable(graph.entry, own):
                 return True
             if given or before is None:
                 continue
@@ -708,43 +665,7 @@ class _Search:
             or (one.kind == "const" and is_result(one.value, self._result))
         ]
         held, zeros = self._holders(moment, same), self._zeros(number)
-        return any(self._reaches_other(other, held, zeros) for other in others)
-
-    def _reaches_other(
-        self, start: int, holders: Holders, zeros: tuple[Holders, Holders] | None = None
-    ) -> bool:
-        """Return True if a path from a block reaches a return with another number.
-
-        ``zeros`` are the known locations of a 0, and the known locations with a 0 in the lowest
-        byte.
-        """
-        nothing = Holders(holders.machine, frozenset(), holders.depth, holders.frame)
-        waiting = [(start, holders, *(zeros or (nothing, nothing)))]
-        seen = set(waiting)
-        while waiting:
-            index, held, zero, low = waiting.pop()
-            block, asked = self._graph.blocks[index], None
-            for step in (step for insn in block.insns for step in insn.steps):
-                if step.flags or step.flow is Flow.CALL:
-                    asked = self._asks_result(held, step) or asks_zero(zero, low, step)
-                does = as_chosen(step, asked) if step.op == "cmov" and asked else step
-                held, zero = self._after_step(held, does), self._after_zero(zero, does)
-                low = low.after_step(step)
-            if block.exit == "return":
-                if self._graph.machine.result not in held.places:
-                    return True
-            elif block.exit and not self._hands_on(held, block.last):
-                return True
-            condition = block.last.steps[-1].condition
-            side = holds(asked, condition, {}) if asked and block.is_branch else None
-            for following in block.next if side is None else (block.next[side],):
-                key = (following, held, zero, low)
-                if following >= 0 and key not in seen:
-                    seen.add(key)
-                    waiting.append(key)
-            if len(seen) > _MAX_STATES:
-                return True
-        return False
+        return any(self._others.reaches_other(other, held, zeros) for other in others)
 
     def _zeros(self, number: int) -> tuple[Holders, Holders]:
         """Return where a 0 is before a jump: copies of 0, and values that a test found to be 0.
@@ -791,114 +712,9 @@ class _Search:
             if is_same and _is_same_test(before.flags, flags):
                 taken = self._taken(before)
                 other = -1 if taken is None else graph.blocks[way[before.position]].next[not taken]
-                if other >= 0 and way[moment.position] not in self._reachable(other):
+                if other >= 0 and way[moment.position] not in self._graph.reachable(other):
                     return True
         return False
-
-    def _after_zero(self, zero: Holders, insn: Insn) -> Holders:
-        """Return where a 0 is after an instruction."""
-        operands = insn.operands
-        if insn.flow is Flow.CALL:
-            slots = [one for one in zero.places if isinstance(one, int)]
-            given = [one for one in slots if self._is_given(zero, one)]
-            return zero.without((*self._graph.machine.clobbered, *given))
-        if insn.op in ("xor", "sub") and len(set(operands)) == 1 and len(operands) > 1:
-            is_whole = isinstance(operands[0], Reg) and operands[0].size >= INT
-            return zero.also(insn.writes[0]) if is_whole and insn.writes else zero
-        if insn.op != "mov" or len(operands) != 2 or zero.is_frame(insn):
-            return zero.after_step(insn)
-        target, source = operands
-        where = zero.place_of(target)
-        if where is None:
-            return zero
-        if isinstance(where, int):  # overlapping slots
-            near = range(where - INT + 1, where + target.size)
-            zero = zero.without(one for one in zero.places if one in near)
-        return zero.also(where) if is_zero(zero, source, target.size) else zero.without((where,))
-
-    def _is_given(self, held: Holders, slot: int) -> bool:
-        """Return True if a slot may belong to a local variable that has its address used."""
-        if self._locals is None:
-            insns = (one for block in self._graph.blocks for one in block.insns)
-            places = [
-                held.slot(one.operands[1])
-                for one in insns
-                if one.op == "lea" and isinstance(one.operands[1], Mem)
-            ]
-            self._locals = sorted(one for one in places if one is not None)
-        return any(start <= slot < start + LOCAL_BYTES for start in self._locals)
-
-    def _asks_result(self, held: Holders, insn: Insn) -> Flags | None:
-        """Return the comparison of an instruction that compares the result with a constant."""
-        if insn.op not in ("cmp", "test") or len(insn.operands) < 2:
-            return None
-        left, right = insn.compared
-        if isinstance(left, Imm) or not self._has_result(held, left):
-            return None
-        low = self._result & MASK32
-        is_error = low >> (8 * INT - 1)
-        result = Node("const", value=low - (1 << 8 * INT) if is_error else self._result)
-        if insn.op == "test":
-            return Flags(insn, "test", result, result, left.size) if left == right else None
-        if not isinstance(right, Imm):
-            return None
-        return Flags(insn, "cmp", result, Node("const", value=right.value), left.size)
-
-    def _after_step(self, held: Holders, insn: Insn) -> Holders:
-        operands = insn.operands
-        if insn.flow is Flow.CALL:
-            after = held.without(self._graph.machine.clobbered)
-            return after.also(self._graph.machine.result) if self._hands_on(held, insn) else after
-        if insn.flow is not Flow.NEXT:
-            return held
-        if insn.address == self._returned.address and insn.writes and insn.op != "cmov":
-            made = self._returned.made in (Made.CONSTANT, Made.COMPUTED)
-            return held.also(insn.writes[0]) if made else held.without(insn.writes)
-        if insn.op in ("push", "pop"):
-            return held.pushed(insn)
-        if held.is_frame(insn):
-            return held.moved(insn)
-        if insn.op in ("mov", "movsx", "movzx") and len(operands) == 2:
-            return self._moved(held, insn)
-        makes = bool(insn.writes) and self._makes_same(held, insn)
-        return held.also(insn.writes[0]) if makes else held.without(insn.writes)
-
-    def _hands_on(self, held: Holders, insn: Insn) -> bool:
-        """Return True if an instruction calls the function that returns the result unchanged."""
-        handed = self._handed
-        if handed is None or insn.address != handed.node.at:
-            return False
-        return handed.register in held.places
-
-    def _makes_same(self, held: Holders, insn: Insn) -> bool:
-        """Return True if an instruction makes the result's number without moving it."""
-        operands = insn.operands
-        if insn.op == "cmov":  # both sources are the result
-            sources = operands[1:] if len(operands) > 2 else operands
-            return all(self._has_result(held, one) for one in sources)
-        if insn.op == "xor" and not self._result:
-            return operands[0] == operands[1]
-        return insn.op == "or" and self._result & MASK32 == MASK32 and _minus_one(operands)
-
-    def _has_result(self, held: Holders, source: Operand) -> bool:
-        """Return True if an operand holds the result's number, in all its bytes."""
-        if isinstance(source, Imm):
-            return is_result(source.value, self._result)
-        if isinstance(source, Mem):
-            slot = held.slot(source)
-            return slot is not None and slot in held.places
-        return source.name in held.places and source.size >= self._failure.size
-
-    def _moved(self, held: Holders, insn: Insn) -> Holders:
-        target, source = insn.operands
-        has = self._has_result(held, source) and target.size >= self._failure.size
-        place = target.name if isinstance(target, Reg) else None
-        where: str | int | None = place
-        if isinstance(target, Mem):
-            where = held.slot(target)
-        if where is None:
-            return held
-        return held.also(where) if has else held.without((where,))
 
 
 def _decided(moment: Moment, taken: bool, *, about: bool = False) -> Decided:
@@ -919,7 +735,3 @@ def _place(moment: Moment) -> int:
     if compare is not None and "ccmp" in (compare.op, moment.insn.op):
         return compare.address
     return moment.insn.address
-
-
-def _minus_one(operands: Iterable[object]) -> bool:
-    return any(isinstance(one, Imm) and one.value == -1 for one in operands)

@@ -7,6 +7,7 @@ The result's node (:mod:`retsnoop_py.path.values`) contains the place where the 
 from __future__ import annotations
 
 from enum import Enum
+from typing import NamedTuple
 
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.computed import is_bit, outcomes
@@ -19,7 +20,7 @@ from retsnoop_py.path.insn import INT, OPPOSITE, Flow, Insn, Reg
 from retsnoop_py.path.values import Flags, Moment, Node, Run
 from retsnoop_py.value import Value, replace
 
-__all__ = ["Decided", "Decision", "Made", "Returned", "origin_of"]
+__all__ = ["Decided", "Decision", "Handed", "Made", "Returned", "origin_of"]
 
 
 #: Nested conditional moves that are followed.
@@ -58,6 +59,13 @@ class Returned(Value):
     callee: str | None = None
     ways: int = 1
     is_either: bool = False
+
+
+class Handed(NamedTuple):
+    """A call with the result ``node``, which returns its argument in ``register`` unchanged."""
+
+    node: Node
+    register: str
 
 
 class Decided(Value):
