@@ -24,6 +24,8 @@ __all__ = ["STRUCTS", "Members", "members_at"]
 STRUCTS = (Kind.STRUCT, Kind.UNION)
 #: Maximum nesting depth of structs.
 _MAX_NESTING = 12
+#: The array of signal_struct with a resource limit in each element.
+_LIMITS = "rlim"
 
 
 class Members:
@@ -112,12 +114,22 @@ def members_at(
             step = btf.size_of(element)
             index, rest = divmod(offset - at, step) if step else (0, 0)
             if btf.resolve(element).kind in STRUCTS:
+                subscript = _limits().get(index, index) if prefix == _LIMITS else index
                 for inner, type_id in members_at(btf, element, rest, size, depth + 1):
-                    yield f"{prefix}[{index}].{inner}", type_id
+                    yield f"{prefix}[{subscript}].{inner}", type_id
             elif not rest and size in (0, step):
                 yield f"{prefix}[{index}]", element
         elif offset == at and prefix and (not size or size <= length):
             yield prefix, member.type_id
+
+
+@lru_cache(1)
+def _limits() -> dict[int, str]:
+    """Return the names of resource limits by number, which the kernel has as macros only."""
+    import resource
+
+    names = sorted((one for one in dir(resource) if one.startswith("RLIMIT_")), reverse=True)
+    return {getattr(resource, one): one for one in names}
 
 
 def _variants(btf: Btf, struct: int) -> list[list[tuple[str, int, int]]]:

@@ -18,7 +18,7 @@ from retsnoop_py.libbpf.dwarf import Variable
 from retsnoop_py.path.decide import decide
 from retsnoop_py.path.failure import Failure
 from retsnoop_py.path.follow import follow
-from retsnoop_py.path.members import Members
+from retsnoop_py.path.members import Members, members_at
 from retsnoop_py.path.names import Namer, _folded
 from retsnoop_py.path.x86 import X86_64
 from retsnoop_py.session.paths import Hit, Path, operand_value
@@ -336,3 +336,12 @@ def test_variables_that_each_cpu_has(code: str, condition: str, tmp_path: FilePa
     decided = decide(blocks, follow(blocks, [0, 2], range(3)), Failure(EINVAL), {}.get).decided
     assert decided is not None
     assert namer.condition(decided).text == condition
+
+
+def test_a_resource_limit_has_its_name() -> None:
+    btf = BtfWriter()
+    long = btf.int("unsigned long", 8)
+    limit = btf.struct("rlimit", 16, [("rlim_cur", long, 0), ("rlim_max", long, 64)])
+    struct = btf.struct("signal_struct", 256, [("rlim", btf.array(limit, 16), 0)])
+    found = [name for name, _ in members_at(Btf(btf.bytes()), struct, 7 * 16 + 8, 8)]
+    assert found == ["rlim[RLIMIT_NOFILE].rlim_max"]
