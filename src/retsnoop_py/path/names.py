@@ -281,6 +281,8 @@ class Namer:
     def _compared(self, flags: Flags, condition: str) -> str | None:
         left, right = _looked_at(flags.left, flags), flags.right
         first, second = self._name(left), self._name(right)
+        if first is None and second is not None:
+            first = self._place_in_list(flags, second)
         if first is None or second is None:
             return None
         if right.kind == "const" and right.value in _MAX_ERRNO and condition in _UNSIGNED:
@@ -298,6 +300,12 @@ class Namer:
             if not value and self._is_pointer(first):
                 second = _Named("NULL")
         return f"{first.inner} {_SIGNS[condition]} {second.inner}"
+
+    def _place_in_list(self, flags: Flags, other: _Named) -> _Named | None:
+        """Return the register that is compared with a variable's address, as at a list's end."""
+        read = flags.insn.compared[0] if flags.insn.operands else None
+        is_list = other.text.startswith("&") and isinstance(read, Reg)
+        return _Named(read.name) if is_list and isinstance(read, Reg) else None
 
     def _narrowed(self, named: _Named, node: Node, flags: Flags, condition: str) -> _Named:
         """Return a number with a cast, if the comparison reads only its lower bytes."""

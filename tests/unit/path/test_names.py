@@ -43,12 +43,12 @@ def types(name: str, type_: str) -> tuple[Btf, int]:
 
 
 def told(
-    code: str, left: int, name: str = "f", type_: str = "attr"
+    code: str, left: int, name: str = "f", type_: str = "attr", root: str = "/nowhere"
 ) -> tuple[str, list[tuple[str, int | None]]]:
     """The condition and the operands of the run of ``code`` that took its first jump."""
     blocks = graph(f"4883ec10{code}{ENDS}")
     btf, func = types(name, type_)
-    facts = cast("KernelFacts", SimpleNamespace(btf=btf, root=FilePath("/nowhere")))
+    facts = cast("KernelFacts", SimpleNamespace(btf=btf, root=FilePath(root)))
     result = ResultType(ResultKind.INT)
     function = Function(name, START, 64, FuncFlags(0), result, btf_id=func)
     namer = Namer(facts, function, {}.get, X86_64)
@@ -345,3 +345,11 @@ def test_a_resource_limit_has_its_name() -> None:
     struct = btf.struct("signal_struct", 256, [("rlim", btf.array(limit, 16), 0)])
     found = [name for name, _ in members_at(Btf(btf.bytes()), struct, 7 * 16 + 8, 8)]
     assert found == ["rlim[RLIMIT_NOFILE].rlim_max"]
+
+
+def test_a_place_in_a_list_is_compared_with_the_head(tmp_path: FilePath) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/kallsyms").write_text("ffffffff82574e20 D pmus\n")
+    # mov rax,[rdi]; cmp rax,0xffffffff82574e20; je
+    found = told("488b07483d204e57827407", 0xFFFFFFFF82574E20, root=str(tmp_path))
+    assert found == ("rax == &pmus", [("rax", 0xFFFFFFFF82574E20)])
