@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 
 from retsnoop_py.path.insn import Flow, Insn, Machine, Memory, Names
@@ -24,6 +24,8 @@ _NO_RETURN = frozenset(
 _PADDING = ("pad", "nop")
 #: Maximum number of instructions that set up a jump through a table.
 _TABLE_REACH = 40
+#: After these instructions, the next one does not run.
+_LEAVING = (Flow.JUMP, Flow.INDIRECT, Flow.RETURN)
 
 
 class Block(Value):
@@ -141,11 +143,17 @@ def cut(code: FunctionCode, machine: Machine, names: Names, memory: Memory = _no
     return Graph(machine, code, blocks, _lost(code, parts))
 
 
-def _lost(code: FunctionCode, parts: Iterable[list[Insn]]) -> int:
-    """Return the address where decoding ended before the code did; 0 if all was decoded."""
-    for part, insns in zip(code.parts, parts, strict=True):
+def _lost(code: FunctionCode, parts: Sequence[list[Insn]]) -> int:
+    """Return the address where decoding ended before the code did; 0 if all was decoded.
+
+    What no instruction leads to is no code, such as the bytes behind a module's last function.
+    """
+    found = [*zip(code.parts, parts, strict=True)]
+    targets = {to for _, insns in found for one in insns for to in (one.target, *one.table)}
+    for part, insns in found:
         end = insns[-1].end if insns else part.address
-        if end < part.end:
+        leaves = bool(insns) and insns[-1].flow in _LEAVING
+        if end < part.end and not (leaves and not any(end <= to < part.end for to in targets)):
             return end
     return 0
 

@@ -69,6 +69,8 @@ def test_what_follows_a_trap_of_any_kind_is_decoded(trap: str) -> None:
 def test_code_that_is_not_understood_is_told_from_where_on() -> None:
     assert graph(BRANCHY).lost == 0
     assert graph("9090060000").lost == START + 2
+    assert graph("90c3060000").lost == 0, "no instruction leads there"
+    assert graph("7401c3060000").lost == START + 3, "je leads there"
 
 
 #: test edi,edi; je +6; mov eax,-22; ret; xor eax,eax; ret; int3
