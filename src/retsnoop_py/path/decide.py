@@ -234,7 +234,7 @@ class _Search:
             return decided
         if self._is_loop_end(numbers[0]):
             return decided
-        found = best_rejected(self._graph, self._way, moments, numbers[0], self._may_succeed)
+        found = best_rejected(self._graph, self._way, moments, numbers[0], self._rejects)
         if found is None:
             return decided
         moment = moments[found.number]
@@ -252,13 +252,22 @@ class _Search:
             for one in self._run.moments[:number]
         )
 
-    def _may_succeed(self, number: int, head: int) -> bool:
-        """Return True if a jump's other side may end in success without passing block ``head``."""
+    def _rejects(self, number: int, head: int) -> bool:
+        """Return True if only a jump's other side may lead to success without passing ``head``."""
+        if not self._may_succeed(number, head):
+            return False
+        return not self._may_succeed(number, head, own=True)
+
+    def _may_succeed(self, number: int, head: int, *, own: bool = False) -> bool:
+        """Return True if a jump's other side may end in success without passing block ``head``.
+
+        ``own``: the same of the side to which it went.
+        """
         moment = self._run.moments[number]
         taken = self._taken(moment)
         if taken is None or moment.insn.flow is not Flow.BRANCH or is_settled(moment):
             return False
-        other = self._graph.blocks[self._way.blocks[moment.position]].next[not taken]
+        other = self._graph.blocks[self._way.blocks[moment.position]].next[taken if own else not taken]
         if other < 0 or other == head:
             return False
         held = self._holders(moment, (self._returned.node, *self._chosen))

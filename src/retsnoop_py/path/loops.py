@@ -19,8 +19,8 @@ from retsnoop_py.path.values import Moment
 
 __all__ = ["Rejected", "best_rejected"]
 
-#: Maximum number of nested or successive loops that are examined.
-_MOST_LOOPS = 8
+#: Maximum number of blocks that are examined as the start of a loop's round.
+_MOST_HEADS = 24
 
 
 class Rejected(NamedTuple):
@@ -35,57 +35,40 @@ def best_rejected(
     way: Way,
     moments: Sequence[Moment],
     decided: int,
-    may_succeed: Callable[[int, int], bool],
+    rejects: Callable[[int, int], bool],
 ) -> Rejected | None:
     """Return the rejection of the element that passed the most tests; None without such a loop.
 
-    ``decided`` is the index of the deciding moment. ``may_succeed(number, head)`` tells if the
-    other side of a jump leads to success without passing the block ``head``. A loop rejects its
-    elements if each round has such a jump.
+    ``decided`` is the index of the deciding moment. ``rejects(number, head)`` tells if only the
+    other side of a jump may lead to success without passing the block ``head``. A loop's round may
+    begin with any of its blocks: compilers rotate loops. The right one gives the most rejections.
     """
     last = moments[decided].position
-    for starts in _loops(way.blocks, last):
-        head = way.blocks[starts[0]]
-        if not may_succeed(decided, head):
-            continue
-        best, most = decided, 0
-        for start, end in zip(starts, (*starts[1:], last + 1), strict=True):
-            number = _rejection(moments, start, end, head, may_succeed)
-            if number is None:
-                break
-            tests = {
-                way.blocks[at] for at in range(start, end) if graph.blocks[way.blocks[at]].is_branch
-            }
-            if len(tests) >= most:
-                best, most = number, len(tests)
-        else:
-            return Rejected(decided if best > decided else best, len(starts))
-    return None
+    jumps = [at for at in range(decided) if moments[at].insn.flow is Flow.BRANCH]
+    best: list[int] = []
+    for head in _repeated(way.blocks[: last + 1]):
+        if rejects(decided, head):
+            found = [at for at in jumps if rejects(at, head)]
+            best = max(best, [*found, decided], key=len)
+    if len(best) < 2:
+        return None
+    start = next(
+        at for at, block in enumerate(way.blocks) if block in {*_repeated(way.blocks[: last + 1])}
+    )
+    number, most = decided, 0
+    for at in best:
+        end = moments[at].position + 1
+        tests = {one for one in way.blocks[start:end] if graph.blocks[one].is_branch}
+        if len(tests) >= most:
+            number, most = at, len(tests)
+        start = end
+    return Rejected(number, len(best))
 
 
-def _loops(blocks: Sequence[int], last: int) -> Iterator[list[int]]:
-    """Yield the positions of each loop's first block before ``last``, the outermost loop first."""
-    places: dict[int, list[int]] = {}
-    for at, block in enumerate(blocks[: last + 1]):
-        places.setdefault(block, []).append(at)
-    found = 0
-    for starts in places.values():
-        if len(starts) > 1 and found < _MOST_LOOPS:
-            found += 1
-            yield starts
-
-
-def _rejection(
-    moments: Sequence[Moment],
-    start: int,
-    end: int,
-    head: int,
-    may_succeed: Callable[[int, int], bool],
-) -> int | None:
-    """Return the last jump of a round, from ``start`` to ``end``, that rejected its element."""
-    for number in range(len(moments) - 1, -1, -1):
-        moment = moments[number]
-        is_jump = start <= moment.position < end and moment.insn.flow is Flow.BRANCH
-        if is_jump and may_succeed(number, head):
-            return number
-    return None
+def _repeated(blocks: Sequence[int]) -> Iterator[int]:
+    """Yield the blocks that ran more than once, in the order of their first run."""
+    counts: dict[int, int] = {}
+    for block in blocks:
+        counts[block] = counts.get(block, 0) + 1
+    repeated = [block for block, count in counts.items() if count > 1]
+    yield from repeated[:_MOST_HEADS]
