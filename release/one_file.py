@@ -235,7 +235,7 @@ def _modules(home: Path) -> list[Path]:
         shutil.copyfile(page, copy)
     left = shutil.ignore_patterns("*.dist-info", "bin", "__pycache__", "py.typed", "*.pyi", "*.exe")
     shutil.copytree(packages / "modules", theirs, ignore=left)
-    for name in ("lexers", "styles", "formatters"):  # large, and only for texts that are not shown here
+    for name in ("lexers", "styles", "formatters"):  # large, and not needed here
         for path in (theirs / "pygments" / name).iterdir():
             if path.name not in ("__init__.py", "_mapping.py"):
                 path.unlink()
