@@ -37,7 +37,7 @@ class Holder(Value):
 
 
 def processes(path: str, *, writing: bool = False, running: bool = False) -> list[Holder]:
-    """Return the processes that use ``path`` or what lies below it, at most five.
+    """Return the processes that use ``path`` or a file below it, at most five.
 
     ``writing``: only those that have it open for writing; ``running``: only those that run it.
     """

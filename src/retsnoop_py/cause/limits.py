@@ -117,7 +117,7 @@ def _reached(scene: Scene, number: int, before: str, *, kind: str = "rlimit") ->
 
 
 def open_files(scene: Scene) -> Reason | None:
-    """All descriptors are in use, by their number or by the kernel's search for a free descriptor."""
+    """All descriptors are in use, by their number or by the kernel's search for a free one."""
     state, most = scene.call.state, _soft(scene, resource.RLIMIT_NOFILE)
     is_used_up = state is not None and most is not None and (state.used or 0) >= most
     if not is_used_up and not any(one in scene.chain for one in _SEARCHES):
@@ -174,7 +174,7 @@ def message_queues(scene: Scene) -> Reason | None:
 
 
 def nice(scene: Scene) -> Reason | None:
-    """A nice value below what is allowed."""
+    """The requested nice value is below the limit."""
     value = scene.call.arguments[2] & 0xFFFFFFFF
     value -= (1 << 32) * (value >> 31)
     if has_capability(scene, "SYS_NICE"):
@@ -190,7 +190,7 @@ def nice(scene: Scene) -> Reason | None:
 
 
 def real_time(scene: Scene) -> Reason | None:
-    """A real-time priority above what is allowed."""
+    """The requested real-time priority is above the limit."""
     if has_capability(scene, "SYS_NICE"):
         return None
     soft = _soft(scene, resource.RLIMIT_RTPRIO)

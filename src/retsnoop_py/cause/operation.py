@@ -14,8 +14,8 @@ from retsnoop_py.cause.shell import shell_word
 
 __all__ = ["MOUNT_CHANGES", "described", "object_of", "operation", "path_of", "show"]
 
-#: The operation by a pattern of the call's name. {0}, {1}: its texts, {a}: its address, {f}: the file
-#: of its first descriptor, {s}: the signal and its receiver.
+#: The operation by a pattern of the call's name. {0}, {1}: its texts, {a}: its address, {f}: the
+#: file of its first descriptor, {s}: the signal and its receiver.
 _OPERATIONS = (
     ("write*", "writing to {f}"),
     ("pwrite*", "writing to {f}"),
