@@ -21,7 +21,7 @@ ANSWERS = {
         PAGE.read_text().partition("## First commands")[2].partition("\n## ")[0]
     )
 }
-#: Creates the files that the page assumes. The end of the guest also ends the server.
+#: Creates the files that the page assumes, and starts a server that runs until the guest ends.
 SET_UP = """
 set -e
 mkdir -p /tmp/first

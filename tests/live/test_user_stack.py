@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The program's half of the stack; and branches, which no CPU of these guests records."""
+"""User stacks; and branches, which the guests' CPUs do not record."""
 
 from __future__ import annotations
 

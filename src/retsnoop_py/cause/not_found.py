@@ -196,7 +196,7 @@ def places() -> tuple[_Place, ...]:
 
 
 def special(scene: Scene) -> Reason | None:
-    """A path with a special meaning does not exist."""
+    """Return the reason for a missing path that has a special meaning."""
     path = scene.path
     found = files.missing_part(path) if path else None
     if path is None or found is None or found[1] is not None:
