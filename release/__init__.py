@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is handed out: wheels that need nothing but a glibc, made on any machine for any other."""
+"""Release files: wheels that need only a glibc, made on any machine for any other machine."""

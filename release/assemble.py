@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""``make release``: all that is handed out, with sums, an SBOM and notes, in dist/.
+"""``make release``: all release files in dist/, with checksums, an SBOM and release notes.
 
-Two runs on the same commit give the same bytes, wherever the checkout is.
+Two runs on the same commit give the same bytes. The path of the checkout has no influence.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ NOTES = "RELEASE-NOTES.md"
 
 
 def notes(changelog: str, number: str, tag: str | None) -> str:
-    """What CHANGELOG.md (its text) says of version ``number``, or of what comes after it.
+    """Return the section of ``changelog`` for version ``number``, or for the unreleased changes.
 
-    With ``tag`` it is a release: raises BuildError unless the tag is that of the version, and
-    nothing is left without a version.
+    With ``tag`` the run is a release: raises BuildError unless the tag matches the version and
+    the changelog has no unreleased changes.
     """
     _, *found = re.split(r"^## (.+)\n", changelog, flags=re.MULTILINE)
     sections = {title: text.strip() for title, text in zip(found[::2], found[1::2], strict=True)}
@@ -53,7 +53,7 @@ def notes(changelog: str, number: str, tag: str | None) -> str:
 
 def _make(what: Callable[[Sequence[str]], int]) -> None:
     if what([]):
-        raise build.BuildError("nothing is released")  # it has said why
+        raise build.BuildError("nothing is released")  # the failed step has printed the reason
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     os.umask(0o022)  # modes are part of the bytes
     try:
-        # said before an hour of work
+        # Check the notes first: the build takes an hour.
         told = notes((build.ROOT / "CHANGELOG.md").read_text(), version(), options.tag or None)
         shutil.rmtree(DIST, ignore_errors=True)
         _make(wheel.main)
@@ -84,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _files() -> list[Path]:
-    """What is handed out of this version. Raises BuildError where something is missing."""
+    """Return the release files of this version. Raises BuildError if a file is missing."""
     names = [f"retsnoop_py-{version()}.tar.gz"]
     kinds = (wheel_name, deb.deb_name, one_file.one_file_name)
     names += [of(machine) for machine in MACHINES for of in kinds]

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""``make deb``: packages for Debian 12, 13 and sid of what is in the wheels, for amd64 and arm64.
+"""``make deb``: packages of the wheels for Debian 12, 13 and sid, for amd64 and arm64.
 
-One package serves all three, so what it has of Python and C must not be one suite's: below
-/usr/lib/retsnoop-py lies a virtual environment on the system's Python, with the wheel in it and
-what ``bundled.txt`` names. dpkg-buildpackage makes it by ``debian/``; two runs give the same bytes.
+One package supports all three suites, so its Python and C code must not depend on a suite.
+/usr/lib/retsnoop-py is a virtual environment of the system's Python, with the wheel and the
+packages of ``bundled.txt``. dpkg-buildpackage makes the package from ``debian/``. Two runs give the
+same bytes.
 """
 
 from __future__ import annotations
@@ -24,24 +25,24 @@ from release.wheel import DIST, MACHINES, environment, install_tools, version, w
 
 __all__ = ["ARCHITECTURES", "PYTHONS", "build_deb", "changelog", "completions", "deb_name", "main"]
 
-#: What Debian calls the machines.
+#: Debian's names of the machines.
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
-#: Those that ``debian/control`` allows. The directories of all are one, since what is compiled for
-#: a Python has its version in its name.
+#: The Python versions that ``debian/control`` allows. They share one directory, because a compiled
+#: module has the Python version in its file name.
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 BUNDLED = build.ROOT / "release" / "bundled.txt"
 
 _HOME = PurePosixPath("usr/lib/retsnoop-py")
 _SITE = _HOME / "lib/python3/site-packages"
 _DOC = PurePosixPath("usr/share/doc/retsnoop-py")
-# -I: neither the user's environment nor the current folder has a say in what root runs
+# -I: root's program ignores the user's environment and the current folder.
 _PROGRAM = f"""\
 #!/{_HOME}/bin/python3 -I
 from retsnoop_py.cli.start import program
 
 program()
 """
-# Debian's own modules come after what lies in here
+# Modules of this environment take precedence over Debian's own modules.
 _VENV = "home = /usr/bin\ninclude-system-site-packages = true\n"
 _COMPLETIONS = {
     "bash": "usr/share/bash-completion/completions/retsnoop-py",
@@ -59,12 +60,12 @@ retsnoop-py ({version}) unstable; urgency=medium
 
 
 def deb_name(machine: str) -> str:
-    """The file's name of the package for ``machine``."""
+    """Return the file name of the package for ``machine``."""
     return f"retsnoop-py_{version()}_{ARCHITECTURES[machine]}.deb"
 
 
 def changelog(control: str, epoch: int) -> str:
-    """debian/changelog for the version there is, by the maintainer of ``control``, at ``epoch``."""
+    """Return debian/changelog for the current version, the maintainer of ``control``, ``epoch``."""
     found = re.search(r"^Maintainer: (.+)$", control, re.MULTILINE)
     if not found:
         raise build.BuildError("debian/control names no maintainer")
@@ -73,18 +74,18 @@ def changelog(control: str, epoch: int) -> str:
 
 
 def completions() -> dict[str, str]:
-    """The scripts that bash, zsh and fish read, by their paths in the package."""
+    """Return the completion scripts for bash, zsh and fish, by their paths in the package."""
     env = dict(os.environ, PYTHONPATH=str(build.ROOT / "src"))
     told = {}
     for shell, path in _COMPLETIONS.items():
         argv = [sys.executable, "-P", "-m", "retsnoop_py"]
         said = build.run(argv, env=dict(env, _RETSNOOP_PY_COMPLETE=f"source_{shell}"))
-        told[path] = said.strip() + "\n"  # what zsh looks for must be in the first line
+        told[path] = said.strip() + "\n"  # zsh requires its tag in the first line
     return told
 
 
 def _bundled(machine: str) -> Iterator[Path]:
-    """The wheels of bundled.txt for ``machine``, of each Python."""
+    """Yield the wheels of bundled.txt for ``machine``, for each Python."""
     home = build.BUILD / "bundled" / machine
     stamp, value = home / ".stamp", f"{build.sha256(BUNDLED)} {PYTHONS}"
     if not build.is_stamped(stamp, value):
@@ -100,7 +101,7 @@ def _bundled(machine: str) -> Iterator[Path]:
 
 
 def _place(name: str, project: str) -> PurePosixPath | None:
-    """Where a wheel's file goes, which is of ``project``; None for what nothing reads."""
+    """Return the installed path of a file in the wheel of ``project``; None to skip the file."""
     path = PurePosixPath(name)
     top = path.parts[0]
     if top.endswith(".data"):
@@ -131,13 +132,13 @@ def _unpack(wheel: Path, tree: Path) -> None:
 
 
 def _fill(tree: Path, machine: str) -> None:
-    """All that is installed, below ``tree``."""
+    """Write all installed files below ``tree``."""
     wheel = DIST / wheel_name(machine)
     if not wheel.is_file():
         raise build.BuildError(f"there is no dist/{wheel.name}; run: make wheel")
     for one in _bundled(machine):
         _unpack(one, tree)
-    # what PyPI has is not stripped as ours is; Debian's own strip knows this machine's files only
+    # Modules from PyPI are not stripped. Debian's own strip supports only this machine's files.
     build.run(["llvm-strip", "--strip-unneeded", *sorted(tree.rglob("*.so"))])
     _unpack(wheel, tree)
     home = tree / _HOME
@@ -156,12 +157,12 @@ def _fill(tree: Path, machine: str) -> None:
         path.parent.mkdir(parents=True)
         path.write_text(text)
     shutil.copyfile(build.ROOT / "README.md", tree / _DOC / "README.md")
-    # what is called a changelog there has Debian's form
+    # Debian requires its own format for a file named changelog.
     shutil.copyfile(build.ROOT / "CHANGELOG.md", tree / _DOC / "NEWS.md")
 
 
 def build_deb(machine: str) -> Path:
-    """The package for ``machine`` in dist/, of its wheel there. Raises BuildError without one."""
+    """Make the package for ``machine`` of its wheel in dist/. Raises BuildError without a wheel."""
     architecture = ARCHITECTURES[machine]
     home = build.BUILD / "deb" / architecture
     source = home / f"retsnoop-py-{version()}"
@@ -172,11 +173,11 @@ def build_deb(machine: str) -> Path:
     told = changelog((source / "debian" / "control").read_text(), epoch)
     (source / "debian" / "changelog").write_text(told)
     _fill(source / "tree", machine)
-    # dpkg-deb sets no more than times after that; a checkout has files from before its commit
+    # dpkg-deb changes only times later than that. A checkout can have files older than its commit.
     for path in source.rglob("*"):
         if path.is_file() and not path.is_symlink():
             os.utime(path, (epoch, epoch))
-    # -d: nothing is compiled here, so neither build-essential nor another compiler is needed
+    # -d: nothing is compiled here, so the build does not need build-essential or a compiler.
     words = ["dpkg-buildpackage", "-d", "-b", "-us", "-uc", f"-a{architecture}"]
     build.run(["env", "-C", str(source), *words], env=env)
     DIST.mkdir(exist_ok=True)
@@ -184,7 +185,7 @@ def build_deb(machine: str) -> Path:
 
 
 def lint(package: Path) -> None:
-    """Have lintian look at ``package``. Raises BuildError with what it finds."""
+    """Check ``package`` with lintian. Raises BuildError with the findings."""
     words = ["lintian", "--fail-on=error,warning", "--info", "--allow-root", str(package)]
     build.run(words)
 

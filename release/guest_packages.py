@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """``python -m release.guest_packages``: the Python packages of guests of another architecture.
 
-Writes ``vm/python_packages.txt`` of the package: each requirement of pyproject.toml and all that it
-requires, in the newest version, with the SHA-256 of the wheel for each machine. pip compares them
-when a guest's files are made. Run it after a change of the dependencies.
+Writes ``vm/python_packages.txt`` of the package: the requirements of pyproject.toml and their
+dependencies, in the newest version, with the SHA-256 of the wheel for each machine. pip compares
+the sums when a guest's files are made. Run this module after a change of the dependencies.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _HEAD = """\
 
 
 def _resolve(requirements: Sequence[str], machine: str) -> dict[str, str]:
-    """The SHA-256 of each package's wheel for ``machine``, by ``name==version``."""
+    """Return the SHA-256 of each package's wheel for ``machine``, by ``name==version``."""
     pip = [sys.executable, "-I", "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     pip += ["--dry-run", "--ignore-installed", "--target", str(build.BUILD / "none")]
     pip += ["--report", "-", "--only-binary=:all:", "--implementation", "cp"]

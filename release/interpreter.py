@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """CPython as a static archive for musl, with all of its own extension modules inside.
 
-It is configured and made by its own build system, once per target, with Zig's compiler. For
-another machine than this one that takes a Python of the same version here: the one made for this
-machine, which is static and so runs anywhere.
+CPython's own build system configures and makes it, once per target, with Zig's compiler. A build
+for another machine requires a Python of the same version here. That is the Python made for this
+machine: it is static, so it runs anywhere.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from release.libraries import PYTHON, Source, Target, Unit, archive, libraries, 
 
 __all__ = ["CAPSTONE", "FFI", "Interpreter", "interpreter"]
 
-#: Calls C functions of any signature: ctypes and cffi go through it.
+#: libffi calls C functions of any signature, for ctypes and cffi.
 FFI = Source(
     "libffi",
     "3.4.8",
@@ -41,7 +41,7 @@ CAPSTONE = Source(
     "BSD-3-Clause",
     ("LICENSE.TXT", "LICENSE_LLVM.TXT"),
 )
-#: What libffi's configure finds out.
+#: The results of libffi's configure.
 _FFI_FOUND = (
     *(
         'EH_FRAME_FLAGS "a"',
@@ -68,16 +68,16 @@ _FFI_MACHINE = {
 }
 _CONFIGURE = (
     *("--disable-shared", "--disable-test-modules", "--without-ensurepip", "--with-readline=no"),
-    # nothing is looked for there: the launcher says where everything is
+    # Python does not search this prefix: the launcher sets all paths.
     *("--prefix=/retsnoop-py", "--with-pkg-config=no"),
 )
-#: Answers to what configure would find out by a program that it runs, or of this machine.
+#: Results that configure would get by running a program, or from this machine.
 _ANSWERS = {
     "ac_cv_buggy_getaddrinfo": "no",
     "ac_cv_file__dev_ptmx": "yes",
     "ac_cv_file__dev_ptc": "no",
 }
-#: Extension modules that this program has no use for, and what nobody should find in it.
+#: Extension modules that this program does not use, and modules that must not be in it.
 _LEFT_OUT = (
     *("_curses", "_curses_panel", "_dbm", "_gdbm", "_hashlib", "_sqlite3", "_ssl", "_tkinter"),
     *("_uuid", "nis", "ossaudiodev", "readline", "spwd", "_codecs_cn", "_codecs_hk"),
@@ -86,25 +86,25 @@ _LEFT_OUT = (
 
 
 class Interpreter(NamedTuple):
-    """What was made for one target."""
+    """The CPython that was made for one target."""
 
     home: Path
-    #: The libraries that its extension modules link, as the linker takes them.
+    #: The libraries of its extension modules, as arguments of the linker.
     linked: tuple[str, ...]
 
     @property
     def archive(self) -> Path:
-        """All of it, without a main()."""
+        """Return the static archive of all object files, without a main()."""
         return self.home / "lib" / f"libpython{_minor()}.a"
 
     @property
     def program(self) -> Path:
-        """Python itself, for the target; it finds its library by PYTHONHOME."""
+        """Return the path of Python for the target; it finds its library by PYTHONHOME."""
         return self.home / "bin" / "python"
 
     @property
     def include(self) -> list[str]:
-        """What its headers, and libffi's, are found by."""
+        """Return the compiler's options for the headers of Python and libffi."""
         return [f"-I{self.home / 'include'}"]
 
 
@@ -113,12 +113,12 @@ def _minor() -> str:
 
 
 def library() -> Path:
-    """Python's own modules."""
+    """Return the folder of Python's own modules."""
     return unpacked(PYTHON) / "Lib"
 
 
 def interpreter(target: Target) -> Interpreter:
-    """CPython for ``target``, made unless it is in the cache."""
+    """Return CPython for ``target``, made unless the cache has it."""
     from retsnoop_py.vm.debian import cache_root
 
     made_of = libraries(target)
@@ -169,11 +169,11 @@ def _libffi(target: Target, home: Path) -> None:
 
 
 def _python(target: Target, partial: Path, made_of: Path, builder: Interpreter | None) -> None:
-    """Configure and make it in ``partial``, and leave what is used later in made/."""
+    """Configure and make CPython in ``partial``; copy the results to made/."""
     build.say("python", f"{PYTHON.version} for {target.triple}, a few minutes")
     made, work = partial / "made", partial / "work"
     work.mkdir()
-    source = Path(os.path.relpath(unpacked(PYTHON), work))  # it is written into the program
+    source = Path(os.path.relpath(unpacked(PYTHON), work))  # the program contains this path
     flags = ["-g0", "-fno-ident", "-ffunction-sections", "-fdata-sections", "-w", "-Wno-date-time"]
     flags += [f"-ffile-prefix-map={build.ROOT}=."]
     env = dict(os.environ)
@@ -209,7 +209,7 @@ def _python(target: Target, partial: Path, made_of: Path, builder: Interpreter |
     (work / "linked.mk").write_text("include Makefile\nlinked:\n\t@echo $(MODLIBS)\n")
     linked = []
     for word in build.run(["make", "-s", "-C", work, "-f", "linked.mk", "linked"]).split():
-        if word.endswith(".a"):  # what comes with Python's source
+        if word.endswith(".a"):  # a library that Python's source includes
             shutil.copy(work / word, made / "lib")
             linked.append(f"-l:{Path(word).name}")
         elif word.startswith("-l") and word not in linked:
@@ -218,7 +218,7 @@ def _python(target: Target, partial: Path, made_of: Path, builder: Interpreter |
 
 
 def _build_python(partial: Path, builder: Interpreter) -> Path:
-    """A script that is a Python with its library, as the making of another one calls it."""
+    """Return a script that runs ``builder`` with its library, for the build of another Python."""
     script = partial / "build-python"
     words = ["env", f"PYTHONHOME={library().parent}", f"PYTHONPATH={library()}"]
     words.append(str(builder.program))

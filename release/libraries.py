@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The C libraries inside what is handed out, static, for a target of Zig's.
+"""The static C libraries inside the release files, for a target of Zig.
 
-Each comes from Debian's source package, pinned by its SHA-256, and is compiled file by file,
-without its own build system: those of six projects probe a compiler for longer than it takes to
-compile them, and find out about this machine what must be known of the target. The lists of files
-are the projects' own, and the linker drops what nothing calls.
+Each library comes from Debian's source package, pinned by its SHA-256. It is compiled file by file,
+without its own build system. The build systems of six projects probe the compiler for longer than
+the compilation takes, and they probe this machine instead of the target. The lists of files are the
+projects' own. The linker drops unused functions.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ SOURCES = {
         ),
     )
 }
-#: Python, whose headers are the same for each machine.
+#: Python; its headers are the same for each machine.
 PYTHON = Source(
     "python3.13",
     "3.13.5",
@@ -118,24 +118,24 @@ CFLAGS = (
 
 
 class Target(NamedTuple):
-    """What the compiler makes programs for."""
+    """The machine and the C library that the compiler makes programs for."""
 
     machine: str
     libc: str
 
     @property
     def triple(self) -> str:
-        """As Zig writes it: ``x86_64-linux-gnu.2.28``."""
+        """Return the target as Zig writes it: ``x86_64-linux-gnu.2.28``."""
         return f"{self.machine}-linux-{self.libc}"
 
     def zig(self, tool: str) -> list[str]:
-        """The start of a command line: ``cc`` for this target, or ``ar``."""
+        """Return the start of a command line: ``cc`` for this target, or ``ar``."""
         words = [str(zig()), tool]
         return [*words, "-target", self.triple] if tool == "cc" else words
 
 
 def zig() -> Path:
-    """The compiler, a program inside the package ziglang. Raises BuildError without it."""
+    """Return the compiler, a program in the package ziglang. Raises BuildError if missing."""
     found = find_spec("ziglang")
     if found is None or found.origin is None:
         raise build.BuildError("there is no ziglang in .venv; run: make wheel")
@@ -143,7 +143,7 @@ def zig() -> Path:
 
 
 def unpacked(package: str | Source) -> Path:
-    """The source of a package, one of :data:`SOURCES` if by its name, below build/sources."""
+    """Return the folder of a package's source below build/sources; a name is in :data:`SOURCES`."""
     one = SOURCES[package] if isinstance(package, str) else package
     home = build.BUILD / "sources" / f"{one.package}-{one.version}"
     stamp = home / ".stamp"
@@ -157,7 +157,7 @@ def unpacked(package: str | Source) -> Path:
 
 
 class Unit(NamedTuple):
-    """Files of one library in ``folder``, with the words they are compiled with."""
+    """Files of one library in ``folder``, with the compiler's options for them."""
 
     folder: Path
     files: list[str]
@@ -165,7 +165,7 @@ class Unit(NamedTuple):
 
 
 def libraries(target: Target) -> Path:
-    """The folder whose lib/ and include/ have all of them, made unless it is in the cache."""
+    """Return the folder with lib/ and include/ of all libraries, made unless the cache has it."""
     from retsnoop_py.vm.debian import cache_root
 
     made_from = [one.sha256 for one in SOURCES.values()]
@@ -175,7 +175,7 @@ def libraries(target: Target) -> Path:
     if home.is_dir():
         return home
     build.say("static", f"{', '.join(SOURCES)} for {target.triple}")
-    # the same folder each time: after a change here, Zig's own cache knows most of the files
+    # Use the same folder each time: after a change here, Zig's own cache has most of the files.
     partial = build.BUILD / "static" / target.triple
     shutil.rmtree(partial, ignore_errors=True)
     (partial / "lib").mkdir(parents=True)
@@ -203,7 +203,7 @@ def archive(target: Target, home: Path, name: str, units: Sequence[Unit]) -> Non
         objects.mkdir(parents=True)
         for file in unit.files:
             made = objects / (file.replace("/", "-") + ".o")
-            # where the object comes from is no concern of its
+            # Keep the path of the source out of the object.
             words = [*CFLAGS, f"-ffile-prefix-map={unit.folder}=.", f"-I{home / 'include'}"]
             jobs.append(([*words, *unit.flags, "-c", str(unit.folder / file)], made))
     compile_all(target, jobs)
@@ -213,7 +213,7 @@ def archive(target: Target, home: Path, name: str, units: Sequence[Unit]) -> Non
 
 
 def compile_all(target: Target, jobs: Sequence[tuple[Sequence[str], Path]]) -> None:
-    """Run the compiler for each (words, result), as many at once as there are cores."""
+    """Run the compiler for each (arguments, result), with one process per core."""
 
     def one(job: tuple[Sequence[str], Path]) -> None:
         words, made = job
@@ -253,12 +253,12 @@ def _zstd(target: Target, home: Path) -> None:
         for path in sorted((source / folder).glob("*.[cS]"))
     ]
     _install_headers(home, (source / "zstd.h", source / "zstd_errors.h"))
-    # it marks its functions as visible whatever -fvisibility says
+    # zstd marks its functions as visible despite -fvisibility.
     flags = ["-DZSTDLIB_VISIBLE=", "-DZSTDERRORLIB_VISIBLE=", "-DZSTD_TRACE=0"]
     archive(target, home, "zstd", [Unit(source, files, [*flags, "-DXXH_NAMESPACE=ZSTD_"])])
 
 
-#: What liblzma has beside its decoders; Python's own module of it asks for all.
+#: The encoders of liblzma; Python's own lzma module requires all of liblzma.
 _LZMA_ENCODERS = {
     "common": (
         *("alone_encoder", "block_encoder", "block_header_encoder", "easy_encoder"),
@@ -277,7 +277,7 @@ _LZMA_ENCODERS = {
 
 
 def _lzma(target: Target, home: Path) -> None:
-    """The decoders of liblzma, for one thread; with the encoders where Python is inside."""
+    """Compile the single-threaded decoders of liblzma; with the encoders if Python is inside."""
     source = unpacked("xz-utils") / "src"
     lzma = source / "liblzma"
     parts = {
@@ -320,7 +320,7 @@ def _lzma(target: Target, home: Path) -> None:
     archive(target, home, "lzma", [Unit(lzma, files, flags)])
 
 
-#: What elfutils' configure finds out: the first list for any C library, the others for one.
+#: The results of elfutils' configure: the first list for any C library, the others for one each.
 _FOUND = (
     *("USE_ZLIB 1", "USE_BZLIB 1", "USE_LZMA 1", "USE_ZSTD 1", "USE_ZSTD_COMPRESS 1"),
     *("CHECK_UNDEFINED 0", "HAVE_VISIBILITY 1", "HAVE_FALLTHROUGH 1", "HAVE_GCC_STRUCT 1"),
@@ -339,17 +339,17 @@ _FOUND_GNU = (
     *("HAVE_DECL_POWEROF2 1", "HAVE_DECL_RAWMEMCHR 1", "STRERROR_R_CHAR_P 1"),
 )
 _FOUND_MUSL = ("HAVE_DECL_POWEROF2 0", "HAVE_DECL_RAWMEMCHR 0")
-#: elfutils' files for its programs, and those that need argp or fts, of which musl has none.
+#: elfutils' files for its programs, and the files that need argp or fts, which musl lacks.
 _PROGRAMS = ("color.c", "error.c", "printversion.c")
 _GNU_ONLY = ("argp-std.c", "linux-kernel-modules.c")
-#: libebl's tables name disassemblers, which take m4 to build and serve libasm only.
+#: libebl's tables name disassemblers. Their build requires m4, and only libasm uses them.
 _NO_DISASSEMBLER = "".join(
     f"int {name}_disasm(void) {{ return -1; }}\n" for name in ("i386", "x86_64", "bpf", "riscv")
 )
 
 
 def _elfutils(target: Target, home: Path) -> None:
-    """libelf, and libdw with libdwfl, libdwelf, libebl and its back ends inside."""
+    """Compile libelf, and libdw with libdwfl, libdwelf, libebl and its back ends inside."""
     source = unpacked("elfutils")
     found = _FOUND_MUSL if target.libc == "musl" else _FOUND_GNU
     settings = home / "objects" / "elfutils"
@@ -384,7 +384,7 @@ def _elfutils(target: Target, home: Path) -> None:
 
 
 def listed(makefile: Path) -> list[str]:
-    """The C files that a Makefile.am of elfutils names for its static library."""
+    """Return the C files of the static library in a Makefile.am of elfutils."""
     text = makefile.read_text().replace("\\\n", " ")
     lists = re.findall(r"^\w+_(?:SOURCES|SRCS) \+?= (.*)$", text, re.MULTILINE)
     return sorted({word for one in lists for word in one.split() if word.endswith(".c")})

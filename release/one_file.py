@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""``make standalone``: one executable per machine, which needs nothing but a kernel.
+"""``make standalone``: one executable per machine, which needs only a kernel.
 
-It is CPython, static, with every extension module inside (:mod:`release.interpreter`), and its
-modules as an archive at its own end. Nothing of the time or the place gets into it.
+The executable is a static CPython with every extension module inside (:mod:`release.interpreter`).
+Its Python modules are an archive at its end. It contains no build times or build paths.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from release.wheel import DIST, LINKED, MACHINES, extension_objects, install_too
 __all__ = ["COMPILED", "REQUIREMENTS", "build_one_file", "looked_up", "main", "one_file_name"]
 
 REQUIREMENTS = build.ROOT / "release" / "one_file.txt"
-#: Of PyPI, what is compiled here.
+#: The packages of PyPI that are compiled here.
 COMPILED = ("cffi", "msgspec")
 _CFLAGS = (
     *("-O2", "-g0", "-fPIC", "-fno-ident", "-fvisibility=hidden", "-w"),
@@ -42,17 +42,17 @@ _CFLAGS = (
 )
 _LINK = (
     *("-static", "-s", "-Wl,--gc-sections", "-Wl,-z,relro", "-Wl,-z,now", "-Wl,--build-id=none"),
-    # what musl gives a thread unless it is told otherwise, 128 KiB, is little for Python
+    # musl's default stack of a thread, 128 KiB, is too small for Python.
     "-Wl,-z,stack-size=8388608",
 )
 _CAPSTONE_FLAGS = ("-DCAPSTONE_USE_SYS_DYN_MEM", "-DCAPSTONE_HAS_X86", "-DCAPSTONE_HAS_ARM64")
-#: How capstone's module looks for its library, and how it finds it here.
+#: The code of capstone's module that searches its library, and its replacement here.
 _LOOKS_FOR_IT = re.compile(r"^_path_list = .*?^else:\n[^\n]+\n", re.DOTALL | re.MULTILINE)
 _FINDS_IT = "_cs = ctypes.CDLL('libcapstone.so.5')\n"
 
 
 def _downloaded() -> Path:
-    """The packages of PyPI: modules/ of them, and a folder for each of :data:`COMPILED`."""
+    """Return the folder of the packages of PyPI: modules/, and a folder for each COMPILED."""
     home = build.BUILD / "one-file" / "packages"
     stamp, text = home / ".stamp", REQUIREMENTS.read_text()
     if build.is_stamped(stamp, text):
@@ -90,14 +90,14 @@ def _capstone(target: Target, home: Path) -> None:
 
 
 def _functions() -> Iterator[str]:
-    """The C functions that Python asks for by name: capstone's, and ours of the C library."""
+    """Yield the C functions that Python code looks up: capstone's, and :func:`looked_up`."""
     binding = unpacked(CAPSTONE) / "bindings" / "python" / "capstone" / "__init__.py"
     yield from sorted(set(re.findall(r'_setup_prototype\(_cs, "(\w+)"', binding.read_text())))
     yield from looked_up()
 
 
 def looked_up() -> list[str]:
-    """Functions of the C library that our modules call by ctypes."""
+    """Return the functions of the C library that retsnoop-py's modules call by ctypes."""
     found: set[str] = set()
     for path in build.PACKAGE.rglob("*.py"):
         text = path.read_text()
@@ -116,7 +116,7 @@ def _function_table() -> str:
 
 
 def _program(target: Target, python: Interpreter, home: Path) -> Path:
-    """The executable without its archive."""
+    """Return the executable without its archive."""
     packages, made_of = _downloaded(), libraries(target)
     build.say("native", target.triple)
     (home / "lib").mkdir(parents=True)
@@ -171,12 +171,12 @@ take the source of retsnoop-py {version}, put your elfutils into a tarball with 
 top, that into ~/.cache/retsnoop-py/sources under the name of the source above, its SHA-256 into
 release/libraries.py, and run `make standalone`.
 """
-#: The file in a Python package of PyPI that has its licence.
+#: Names of the licence file in a Python package of PyPI.
 _LICENCE_FILES = ("LICEN[SC]E*", "COPYING*")
 
 
 def _licences(home: Path, packages: Path) -> None:
-    """The licences of what is inside, as licences/ of ``home``."""
+    """Write the licences of all included packages to licences/ of ``home``."""
     rows = []
     for one in (PYTHON, FFI, CAPSTONE, *SOURCES.values()):
         folder = home / "licences" / one.package
@@ -216,7 +216,7 @@ def _licences(home: Path, packages: Path) -> None:
 
 
 def _modules(home: Path) -> list[Path]:
-    """The folders whose modules and data go into the archive."""
+    """Return the folders with the modules and data for the archive."""
     packages = _downloaded()
     ours, theirs = home / "ours", home / "theirs"
     shutil.copytree(
@@ -235,7 +235,7 @@ def _modules(home: Path) -> list[Path]:
         shutil.copyfile(page, copy)
     left = shutil.ignore_patterns("*.dist-info", "bin", "__pycache__", "py.typed", "*.pyi", "*.exe")
     shutil.copytree(packages / "modules", theirs, ignore=left)
-    for name in ("lexers", "styles", "formatters"):  # large, and for texts that we do not show
+    for name in ("lexers", "styles", "formatters"):  # large, and not needed here
         for path in (theirs / "pygments" / name).iterdir():
             if path.name not in ("__init__.py", "_mapping.py"):
                 path.unlink()
@@ -257,12 +257,12 @@ def _modules(home: Path) -> list[Path]:
 
 
 def one_file_name(machine: str) -> str:
-    """What it is called in dist/."""
+    """Return the file name of the executable in dist/."""
     return f"retsnoop-py-{machine}"
 
 
 def build_one_file(machine: str) -> Path:
-    """The executable for ``machine``, in dist/."""
+    """Make the executable for ``machine`` in dist/; return its path."""
     target = Target(machine, "musl")
     python = interpreter(target)
     host = interpreter(Target(os.uname().machine, "musl"))

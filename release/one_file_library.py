@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The archive of modules that the one-file program has at its end; run by the Python inside it.
+"""Make the archive of modules at the end of the one-file program; run by the Python inside it.
 
-``one_file_library.py ARCHIVE STDLIB FOLDER...`` compiles every module below the folders, and of
-the standard library what those import, be it in a function. Other files of the folders are data.
+``one_file_library.py ARCHIVE STDLIB FOLDER...`` compiles every module below the folders, and the
+modules of the standard library that they import, also inside functions. Other files of the folders
+are data.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from collections.abc import Iterator
 from modulefinder import ModuleFinder
 from pathlib import Path
 
-#: What no import statement names: codecs are found by their names, and Python itself begins with
-#: some modules.
+#: Modules without an import statement: Python finds codecs by their names, and imports some
+#: modules at its start.
 UNNAMED = (
     *("encodings", "encodings.aliases", "encodings.utf_8", "encodings.ascii", "encodings.latin_1"),
     *("encodings.idna", "encodings.utf_8_sig", "encodings.utf_16", "encodings.cp437"),
@@ -24,7 +25,7 @@ UNNAMED = (
     *("codecs", "io", "os", "runpy", "zipimport", "importlib._bootstrap", "warnings", "site"),
     *("importlib._bootstrap_external", "_sysconfigdata__linux_"),
 )
-#: Of the standard library, what is for programmers: reached only by what nothing here calls.
+#: Modules of the standard library for development: only unused functions import them.
 _UNWANTED = (
     *("distutils", "doctest", "ensurepip", "idlelib", "lib2to3", "pdb", "pydoc", "pydoc_data"),
     *("test", "tkinter", "turtle", "unittest", "venv", "_pyrepl", "multiprocessing", "ssl"),
@@ -34,14 +35,17 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def modules(folders: list[Path]) -> Iterator[tuple[str, Path]]:
-    """The modules of ``folders``: the place in the archive, without its suffix, and the file."""
+    """Yield the modules of ``folders``: path in the archive without suffix, and the file."""
     for folder in folders:
         for path in sorted(folder.rglob("*.py")):
             yield str(path.relative_to(folder).with_suffix("")), path
 
 
 def standard(stdlib: Path, folders: list[Path], found: list[Path]) -> Iterator[tuple[str, Path]]:
-    """Likewise, of the standard library, what ``found`` and what those need imports."""
+    """Yield the modules of the standard library that ``found`` imports, directly or indirectly.
+
+    Each has its path in the archive without suffix, and its file.
+    """
     finder = ModuleFinder([*map(str, folders), str(stdlib)], excludes=_UNWANTED)
     for name in UNNAMED:
         try:
@@ -62,7 +66,7 @@ def standard(stdlib: Path, folders: list[Path], found: list[Path]) -> Iterator[t
 
 
 def compiled(name: str, path: Path) -> bytes:
-    """A .pyc that is never held against a source: its hash is not checked."""
+    """Return a .pyc that Python never compares with a source: its hash is not checked."""
     source = path.read_bytes()
     code = compile(source, f"{name}.py", "exec", dont_inherit=True, optimize=0)
     unchecked = (1).to_bytes(4, "little")
@@ -83,7 +87,7 @@ def main(archive: str, stdlib: str, *given: str) -> None:
                 entries[str(path.relative_to(folder))] = path.read_bytes()
     with zipfile.ZipFile(archive, "w") as made:
         for name in sorted(entries):
-            # not compressed: that would be undone at each start
+            # Not compressed: each start would have to decompress the modules.
             info = zipfile.ZipInfo(name, _EPOCH)
             info.external_attr = 0o644 << 16
             made.writestr(info, entries[name])

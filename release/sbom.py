@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is inside of what is handed out, as a CycloneDX document.
+"""The software bill of materials (SBOM) of the release files, as a CycloneDX document.
 
-One document for the release: each of its files is a component with its sum, and depends on what is
-inside of it. The sources in C are those of :mod:`release.libraries` and
-:mod:`release.interpreter`, the modules that a Debian package brings along those of ``bundled.txt``,
-those of the one file those of ``one_file.txt``.
+One document describes the release. Each release file is a component with its checksum, and depends
+on its included components:
+
+* C libraries: the sources of :mod:`release.libraries` and :mod:`release.interpreter`
+* modules in a Debian package: ``bundled.txt``
+* modules in the one-file program: ``one_file.txt``
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Pinned", "document", "modules", "pinned"]
 
-#: What PyPI says of the modules that come along; typer has a copy of click in it.
+#: The licences of the included modules, from PyPI; typer contains a copy of click.
 _TERMS = {
     "annotated-doc": "MIT",
     "capstone": "BSD-3-Clause",
@@ -49,7 +51,7 @@ _TERMS = {
 
 
 class Pinned(NamedTuple):
-    """A module of PyPI in one version, and the SHA-256 of its wheels, or of its source."""
+    """A module of PyPI in one version, with the SHA-256 of its wheels or source."""
 
     name: str
     version: str
@@ -57,7 +59,7 @@ class Pinned(NamedTuple):
 
 
 def pinned(text: str) -> list[Pinned]:
-    """What a requirements file with sums names."""
+    """Return the modules in ``text``, a requirements file with hashes."""
     _, *found = re.split(r"^([\w-]+)==(\S+)", text, flags=re.MULTILINE)
     return [
         Pinned(name.lower(), number, tuple(re.findall("--hash=sha256:([0-9a-f]{64})", rest)))
@@ -66,7 +68,7 @@ def pinned(text: str) -> list[Pinned]:
 
 
 def modules() -> dict[str, list[Pinned]]:
-    """The modules that come along: with a package (``deb``), and in the one file (``one file``)."""
+    """Return the included modules: in a package (``deb``), and in the one file (``one file``)."""
     files = {"deb": BUNDLED, "one file": REQUIREMENTS}
     return {name: pinned(path.read_text()) for name, path in files.items()}
 
@@ -100,7 +102,7 @@ def _module(one: Pinned) -> Component:
     from cyclonedx.model.license import LicenseExpression
     from packageurl import PackageURL
 
-    # one file for each machine and Python: a component has one sum of a kind only
+    # There is a file for each machine and Python, but a component can have only one sum per kind.
     return Component(
         name=one.name,
         version=one.version,
@@ -117,7 +119,7 @@ def _reference(one: Pinned) -> str:
 
 
 def _needed() -> Iterator[Component]:
-    """What pip fetches for a wheel, in a version of its own choice."""
+    """Yield the packages that pip downloads for a wheel, in a version that pip selects."""
     from cyclonedx.model import Property
     from cyclonedx.model.component import Component, ComponentType
     from packageurl import PackageURL
@@ -151,9 +153,9 @@ def _file(path: Path) -> Component:
 
 
 def document(files: Sequence[Path], epoch: int) -> str:
-    """The document for the release that ``files`` are, made at ``epoch``, as JSON.
+    """Return the document for the release ``files``, made at ``epoch``, as JSON.
 
-    Raises BuildError where it is not as CycloneDX 1.6 has it.
+    Raises BuildError if the document is not valid CycloneDX 1.6.
     """
     from cyclonedx.output import make_outputter
     from cyclonedx.schema import OutputFormat, SchemaVersion
@@ -194,7 +196,7 @@ def _bom(files: Sequence[Path], epoch: int) -> Bom:
     handed_out = [_file(path) for path in files]
     sums = "".join(build.sha256(path) for path in files)
     bom = Bom(
-        # the same release has the same number
+        # The same release always has the same serial number.
         serial_number=uuid5(NAMESPACE_URL, f"retsnoop-py {version()} {sums}"),
         metadata=BomMetaData(component=whole, timestamp=datetime.fromtimestamp(epoch, UTC)),
         components=[*sources, *along, *needed, *handed_out],
@@ -211,7 +213,7 @@ def _inside(
     along: Sequence[Component],
     needed: Iterable[Component],
 ) -> list[Component]:
-    """Of what there is, what the file ``name`` has in it or fetches."""
+    """Return the components that the file ``name`` contains or downloads."""
     linked = [one for one in sources if one.name in SOURCES]
 
     def brought(by: str) -> list[Component]:
@@ -224,6 +226,6 @@ def _inside(
         return [*linked, *brought("deb")]
     if name in map(one_file_name, MACHINES):
         return [*sources, *brought("one file")]
-    if name.endswith(".tar.gz"):  # has libbpf's source
+    if name.endswith(".tar.gz"):  # contains libbpf's source
         return [*(one for one in sources if one.name == "libbpf"), *needed]
     raise build.BuildError(f"what is inside of {name}? release/sbom.py does not know")

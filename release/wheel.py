@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""``make wheel``: wheels for x86-64 and arm64 that need nothing but a glibc of 2.28 or later.
+"""``make wheel``: wheels for x86-64 and arm64 that need only a glibc of 2.28 or later.
 
-The source distribution is unpacked, gets what was compiled for the target, and is made a wheel
-where it lies, so what it lacks is missed here. Two runs give the same bytes.
+The source distribution is unpacked, and the extensions for the target are added. The wheel is made
+from that folder, so a file that the source distribution lacks is noticed here. Two runs give the
+same bytes.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ __all__ = [
 DIST = build.ROOT / "dist"
 GLIBC = "2.28"
 MACHINES = ("x86_64", "aarch64")
-#: Our extensions, and what they link.
+#: The extensions of retsnoop-py, and their libraries.
 LINKED = {"_bpf": ("bpf", "elf", "zstd", "z"), "_dwarf": ("dw", "elf", "lzma", "bz2", "zstd", "z")}
 _LINK = (
     *("-shared", "-s", "-Wl,--gc-sections", "-Wl,-z,relro", "-Wl,-z,now", "-Wl,--build-id=none"),
-    "-Wl,--allow-shlib-undefined",  # Python's functions are the interpreter's
+    "-Wl,--allow-shlib-undefined",  # the interpreter has Python's functions
 )
-#: What Python's headers ask of a 64-bit Linux; their own answers are of one machine's Python.
+#: Definitions for Python's headers on a 64-bit Linux; pyconfig.h itself is for one machine.
 _PYCONFIG = (
     *(f"SIZEOF_{name} 8" for name in ("LONG", "LONG_LONG", "VOID_P", "SIZE_T", "TIME_T")),
     *("SIZEOF_SHORT 2", "SIZEOF_INT 4", "SIZEOF_WCHAR_T 4", "SIZEOF_PID_T 4", "ALIGNOF_LONG 8"),
@@ -98,7 +99,7 @@ def _python_headers() -> Path:
 
 
 def _extensions(target: Target) -> Path:
-    """The folder with the extensions for ``target``, whose libraries are inside of them."""
+    """Return the folder with the extensions for ``target``, linked with static libraries."""
     home = build.BUILD / "extensions" / target.triple
     made_of = libraries(target)
     stamp = home / ".stamp"
@@ -129,17 +130,17 @@ def _extensions(target: Target) -> Path:
 def extension_objects(
     target: Target, home: Path, made_of: Path, python: Sequence[str]
 ) -> dict[str, list[Path]]:
-    """Our extensions, compiled into folders of ``home``: their names, and their objects.
+    """Compile the extensions into folders of ``home``; return the objects by extension name.
 
-    ``made_of`` has the libraries' headers, the words ``python`` find Python's.
+    ``made_of`` has the headers of the libraries. ``python`` has the options for Python's headers.
     """
     ours = build.ROOT / "src" / "native"
     made: dict[str, list[Path]] = {}
-    # our headers before Python's, which has an object.h as well
+    # retsnoop-py's headers come first, because Python has an object.h as well.
     includes = [f"-I{ours}", f"-I{made_of / 'include'}", *python]
     for script in build.ffi_sources():
         builder = runpy.run_path(str(build.ROOT / script))["ffibuilder"]
-        told_of = io.StringIO()  # it tells what it generates
+        told_of = io.StringIO()  # discard the names of the generated files
         with contextlib.redirect_stdout(told_of), contextlib.redirect_stderr(told_of):
             told = builder.distutils_extension(str(home / "c"))
         name = told.name.rpartition(".")[2]
@@ -158,7 +159,7 @@ def extension_objects(
 
 
 def build_sdist() -> Path:
-    """dist/retsnoop_py-VERSION.tar.gz: what `pip install` compiles, without a network."""
+    """Make dist/retsnoop_py-VERSION.tar.gz, which `pip install` compiles without a network."""
     env = environment()
     made = build.BUILD / "sdist" / f"retsnoop_py-{version()}.tar.gz"
     build.run([sys.executable, "-P", "setup.py", "-q", "sdist", "-d", made.parent], env=env)
@@ -180,7 +181,7 @@ def build_sdist() -> Path:
 
 
 def build_wheel(machine: str, sdist: Path) -> Path:
-    """The wheel for ``machine`` in dist/, of the source distribution ``sdist``."""
+    """Make the wheel for ``machine`` in dist/ from the source distribution ``sdist``."""
     target = Target(machine, f"gnu.{GLIBC}")
     extensions = _extensions(target)
     home = build.BUILD / "wheel" / machine
@@ -201,7 +202,7 @@ def build_wheel(machine: str, sdist: Path) -> Path:
         [sys.executable, "-P", "-m", "retsnoop_py.cli.manual", "man", pages], env=environment()
     )
     platform = f"manylinux_{GLIBC.replace('.', '_')}_{machine}"
-    # the extensions use the stable ABI only, so one wheel serves every CPython from 3.11 on
+    # The extensions use only the stable ABI, so one wheel supports every CPython from 3.11 on.
     words = [sys.executable, "-P", "setup.py", "-q", "bdist_wheel", "-d", str(DIST)]
     words += ["--plat-name", platform]
     env = dict(environment(), RETSNOOP_PREBUILT="1")
@@ -210,7 +211,7 @@ def build_wheel(machine: str, sdist: Path) -> Path:
 
 
 def _add_licences(home: Path) -> None:
-    """The licences of what is inside, in the unpacked source distribution."""
+    """Add the licences of the static libraries to the unpacked source distribution."""
     rows = []
     for name, one in SOURCES.items():
         folder = home / "licences" / name
@@ -235,7 +236,7 @@ def _add_licences(home: Path) -> None:
 
 
 def version() -> str:
-    """What the package says of itself."""
+    """Return the version of the package."""
     sys.path.insert(0, str(build.ROOT / "src"))
     from retsnoop_py import __version__
 
@@ -243,7 +244,7 @@ def version() -> str:
 
 
 def environment() -> dict[str, str]:
-    """The environment in which the same source gives the same bytes."""
+    """Return an environment for reproducible builds: the same source gives the same bytes."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     if not epoch and (build.ROOT / ".git").exists():
         epoch = build.run(["git", "log", "-1", "--format=%ct"]).strip()
@@ -251,18 +252,18 @@ def environment() -> dict[str, str]:
 
 
 def wheel_name(machine: str) -> str:
-    """The file's name of the wheel for ``machine``."""
+    """Return the file name of the wheel for ``machine``."""
     return f"retsnoop_py-{version()}-cp311-abi3-manylinux_{GLIBC.replace('.', '_')}_{machine}.whl"
 
 
 def write_sums(paths: Sequence[Path]) -> None:
-    """dist/SHA256SUMS of ``paths``, as sha256sum(1) checks it."""
+    """Write dist/SHA256SUMS of ``paths``, in the format of sha256sum(1)."""
     sums = [f"{build.sha256(path)}  {path.name}\n" for path in sorted(paths)]
     (DIST / "SHA256SUMS").write_text("".join(sums))
 
 
 def install_tools() -> None:
-    """What pyproject.toml lists for releases, into .venv, unless it is there."""
+    """Install the release tools of pyproject.toml into .venv, unless they are there."""
     told = tomllib.loads((build.ROOT / "pyproject.toml").read_text())
     wanted = told["project"]["optional-dependencies"]["release"]
     stamp = build.VENV / "retsnoop-release-stamp"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What calls are given, copied into the session's log as the loader's plan says. The plan is
- * made from BTF (kernel/arguments): here it is only where bytes are and how many.
+ * The arguments of calls, copied into the session's log by the loader's plan. The loader makes the
+ * plan from BTF (kernel/arguments). Here a plan has only places and numbers of bytes.
  */
 #ifndef RSN_ARGS_BPF_H
 #define RSN_ARGS_BPF_H
@@ -9,35 +9,35 @@
 #include "session.bpf.h"
 
 enum {
-	ARGS_MAX = 16, /* twelve parameters, and what is found by following them */
+	ARGS_MAX = 16, /* twelve parameters, and values reached by following them */
 	ARGS_HOPS = 4,
 	ARGS_SP = 15, /* the slot of the stack pointer */
 	ARGS_HEAD = sizeof(struct rsn_args) + ARGS_MAX * sizeof(struct rsn_arg),
 	ARGS_PAGE = 4096, /* bytes of the smallest page */
-	ARGS_IN_COOKIE = 40, /* in the byte from this bit on: one more than there are, or 0 */
+	ARGS_IN_COOKIE = 40, /* in the byte from this bit on: number of arguments plus one, or 0 */
 	NO_ROOM = 28, /* ENOSPC */
 };
 
-/* What is at the address that a value is. */
+/* The kind of data at the address in a value. */
 enum arg_target {
 	ARG_NONE, /* nothing to read: a plain value */
 	ARG_BYTES,
 	ARG_STRING,
-	ARG_GUESS, /* a string, if it is one */
+	ARG_GUESS, /* a string, if the bytes are text */
 	ARG_LOCATED, /* bytes: the value has their size and, in its low half, how far behind the
 			slot's address plus offset they are */
 };
 
-/* Puts it into the object's BTF, as in settings.bpf.h. */
+/* Puts the type into the object's BTF, as in settings.bpf.h. */
 const enum arg_target *arg_targets __attribute__((unused));
 
 struct arg_plan {
 	__u8 slot; /* where to start: a slot of struct arg_source */
 	__u8 target; /* enum arg_target */
-	__u8 hops; /* so often the value is what is found at it plus hop[] */
+	__u8 hops; /* how often the value is replaced by the word at value + hop[] */
 	__u8 value; /* bytes: 8 or 16 */
-	__u16 size; /* bytes of the target, at the most */
-	__u16 offset; /* the target is so far behind the value */
+	__u16 size; /* maximum bytes of the target */
+	__u16 offset; /* of the target from the value */
 	__u16 hop[ARGS_HOPS];
 };
 
@@ -47,8 +47,9 @@ struct args_plan {
 };
 
 /*
- * By function id. Trampolines have arguments elsewhere than registers and stack: plans for them
- * begin at args_context_plans, those of injected probes at args_probe_plans. The loader makes it so.
+ * By function id. Trampolines keep the arguments in their context, not in registers and on the
+ * stack. Plans for trampolines begin at args_context_plans, plans of injected probes at
+ * args_probe_plans. The loader sets both.
  */
 const volatile __u32 args_context_plans = 0;
 const volatile __u32 args_probe_plans = 0;
@@ -73,7 +74,7 @@ static __always_inline long read_bytes(void *to, __u64 size, __u64 address)
 	return bpf_probe_read_user(to, size, (void *)address);
 }
 
-/* The bytes of a string with its NUL. One that is longer than `size` gets none. */
+/* Returns the bytes of a string with its NUL. A string longer than `size` is cut and has no NUL. */
 static __always_inline long read_string(char *to, __u64 size, __u64 address)
 {
 	long got;
@@ -87,7 +88,7 @@ static __always_inline long read_string(char *to, __u64 size, __u64 address)
 	return got;
 }
 
-/* Copies up to `room` bytes of what is at `address`; how many, or a negative errno. */
+/* Copies up to `room` bytes from `address`; returns the number of bytes or a negative errno. */
 static __noinline long arg_read(char *to, const struct arg_plan *plan, __u64 address, __u64 room)
 {
 	__u64 size = plan->size, left;
@@ -99,7 +100,7 @@ static __noinline long arg_read(char *to, const struct arg_plan *plan, __u64 add
 	if (plan->target == ARG_BYTES || plan->target == ARG_LOCATED) {
 		left = barrier_value(ARGS_PAGE - address % ARGS_PAGE);
 		err = read_bytes(to, size, address);
-		/* the page behind may be missing: what is asked for may be more than there is */
+		/* The next page may be missing: the object may be smaller than `left` bytes. */
 		if (err && left < size && left <= args_max_data && !is_kernel_address(address)) {
 			size = left;
 			err = bpf_probe_read_user(to, size, (void *)address);
@@ -110,7 +111,7 @@ static __noinline long arg_read(char *to, const struct arg_plan *plan, __u64 add
 	return err < 0 && plan->target == ARG_GUESS ? 0 : err;
 }
 
-/* Follows the plan's hops, which are the kernel's own; a NULL on the way is what is found. */
+/* Follows the plan's hops through the kernel's own pointers; ends at a NULL pointer. */
 static __always_inline long arg_follow(const struct arg_plan *plan, __u64 *value)
 {
 	long err = 0;
@@ -121,8 +122,9 @@ static __always_inline long arg_follow(const struct arg_plan *plan, __u64 *value
 }
 
 /*
- * Captures argument i of a plan into the item at `item_at`, behind those before it. Not static: see
- * table_find_in(). In the copies of the templates, where all is, how many there are is a constant.
+ * Captures argument i of a plan into the item at `item_at`, after the earlier arguments. Not
+ * static: see table_find_in(). In the copies of the templates all functions are static, but the
+ * number of arguments is a constant.
  */
 __noinline int arg_take(__u32 place, __u32 item_at, __u32 plan_index, __u32 i)
 {
@@ -176,7 +178,7 @@ __noinline int arg_take(__u32 place, __u32 item_at, __u32 plan_index, __u32 i)
 	return 0;
 }
 
-/* Logs what is in the log's arg_source by `cnt` arguments of a plan; kind_id: see event_of(). */
+/* Logs `cnt` arguments of a plan from the log's arg_source; kind_id: see event_of(). */
 static __noinline int args_log(void *ctx, struct session *s, __u32 plan_index, __u32 cnt,
 			       __u64 kind_id)
 {
@@ -199,7 +201,7 @@ static __noinline int args_log(void *ctx, struct session *s, __u32 plan_index, _
 	return 0;
 }
 
-/* How many arguments a plan has, 0 if there is none. */
+/* Returns the number of arguments in a plan, 0 without a plan. */
 static __always_inline __u32 args_cnt(__u32 plan_index)
 {
 	const struct args_plan *plans = bpf_map_lookup_elem(&args_plans, &plan_index);
@@ -208,9 +210,9 @@ static __always_inline __u32 args_cnt(__u32 plan_index)
 }
 
 /*
- * Before a call is pushed: without a trace only the calls of the last stack matter. So what those
- * were given that it is about to overwrite is forgotten, unless they may be part of a chain of
- * failures. A session that is not reported in the end has mostly sent nothing then.
+ * Called before a call is pushed. Without a trace only the calls of the last stack are shown. So
+ * the arguments of the calls that this call overwrites are dropped, unless these calls may be part
+ * of a chain of failures. That way a session that is not reported has usually sent nothing.
  */
 static __always_inline void args_rewind(struct session *s)
 {
@@ -230,13 +232,13 @@ static __always_inline void args_rewind(struct session *s)
 	mark->events = s->log_sent.events + s->log.events;
 }
 
-/* Whether the call that was pushed may be shown: without a trace an interrupt's never is. */
+/* Whether the pushed call may be shown: without a trace, an interrupt's call never is. */
 static __always_inline bool args_wanted(struct session *s)
 {
 	return emit_calls || emit_interim || !s->interrupt_depth;
 }
 
-/* The arguments of a call that was pushed, from the registers at its first instruction. */
+/* Logs the arguments of the pushed call from the registers at its first instruction. */
 static __noinline int args_from_regs(struct pt_regs *ctx, struct session *s, __u32 func_id)
 {
 	__u32 cnt = args_cnt(func_id);
@@ -259,8 +261,9 @@ static __noinline int args_from_regs(struct pt_regs *ctx, struct session *s, __u
 }
 
 /*
- * The same from a trampoline's context, which has them one after another. A copy of a template has
- * its cookie as a constant, and in there how many there are: the verifier counts to no more then.
+ * Logs the arguments of the pushed call from a trampoline's context, an array of arguments. A copy
+ * of a template has a constant cookie, which includes the number of arguments. The verifier then
+ * checks the loop only up to that number.
  */
 static __noinline int args_from_trampoline(void *ctx, struct session *s, __u64 cookie)
 {
@@ -276,8 +279,8 @@ static __noinline int args_from_trampoline(void *ctx, struct session *s, __u64 c
 }
 
 /*
- * What an injected probe finds: words one after another, or something at an address, which is the
- * program's context. args_from_probe() is told what it is.
+ * The context of an injected probe: an array of words, or an address. The caller passes the kind to
+ * args_from_probe().
  */
 enum probe_context {
 	CONTEXT_IS_WORDS,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Probes in the blocks of functions: one tracefs event with many probes, told apart by their
- * addresses. A hit in a thread that has a session goes into the ring of the call.
+ * Probes in the basic blocks of functions: one tracefs event with many probes, distinguished by
+ * their addresses. A hit in a thread with a session is stored in the ring of the call.
  */
 #ifndef RSN_BLOCK_BPF_H
 #define RSN_BLOCK_BPF_H
@@ -10,10 +10,10 @@
 #include "single_kprobe.bpf.h"
 
 enum {
-	REGISTERS_END = 256, /* registers begin below it; vmlinux.h has some of the struct only */
+	REGISTERS_END = 256, /* all registers begin below; vmlinux.h has only part of the struct */
 };
 
-/* A register of ctx by its offset there. */
+/* Returns the register of ctx at an offset. */
 static __always_inline __u64 block_register(struct pt_regs *ctx, __u32 offset)
 {
 	__u64 value = 0;
@@ -25,7 +25,7 @@ static __always_inline __u64 block_register(struct pt_regs *ctx, __u32 offset)
 }
 
 #if defined(__TARGET_ARCH_arm64)
-/* Whether a condition, as instructions encode it, holds. */
+/* Whether a condition holds; the condition has the encoding of the instructions. */
 static __always_inline bool block_holds(struct pt_regs *ctx, __u32 condition)
 {
 	enum {
@@ -73,7 +73,7 @@ static __always_inline bool block_holds(struct pt_regs *ctx, __u32 condition)
 }
 #endif
 
-/* Reads an operand; a negative errno where it cannot be. */
+/* Reads an operand; returns a negative errno if it cannot be read. */
 static __noinline int block_operand(struct pt_regs *ctx, const struct path_operand *operand,
 				    __u64 *value)
 {
@@ -96,7 +96,7 @@ static __noinline int block_operand(struct pt_regs *ctx, const struct path_opera
 	return bpf_probe_read_kernel(value, size, (void *)address);
 }
 
-/* The ring of the innermost call, if it is one of the probe's function. */
+/* Returns the ring of the innermost call if that is a call of the probe's function. */
 static __always_inline struct path_ring *block_ring(struct session *s, __u64 task, __u32 func_id)
 {
 	__u32 depth = s->depth - 1;
@@ -134,7 +134,7 @@ static __noinline int block_hit(struct pt_regs *ctx, struct session *s, __u64 ta
 		return 0;
 	hit = &ring->hits[ring->cnt & (RSN_PATH_HITS - 1)];
 	hit->probe = probe->number;
-	/* a conditional comparison has two numbers, the second for when it compares */
+	/* A conditional comparison has two numbers; the second is used if it compares. */
 	if (probe->condition && block_holds(ctx, probe->condition - 1))
 		hit->probe++;
 	hit->unread = block_operand(ctx, &probe->left, &left) ? 1 : 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which branches the CPU took last before a call returned (LBR). A return program reads them first
- * of all, into memory of its CPU, since whatever it does displaces older ones; they are kept with
- * the kernel stack, if one is taken.
+ * The last branches of the CPU before a call returned (LBR). A return program reads them into
+ * memory of its CPU before it does anything else, because its own branches displace older branches.
+ * They are kept with the kernel stack, if a stack is taken.
  */
 #ifndef RSN_BRANCHES_BPF_H
 #define RSN_BRANCHES_BPF_H
@@ -24,11 +24,11 @@ struct branches {
 };
 
 /*
- * A program may be interrupted, or preempted by another thread's, which takes its own: so each is
- * told by a number, and is there as long as no other has been begun.
+ * An interrupt's or another thread's program may run in between and take its own snapshot. So each
+ * snapshot has a number, and is valid until the next snapshot begins.
  */
 struct branch_shot {
-	__u64 number; /* of those that have been begun on this CPU */
+	__u64 number; /* of the snapshots begun on this CPU */
 	struct branch entries[RSN_MAX_BRANCHES];
 };
 
@@ -39,13 +39,13 @@ struct {
 	__type(value, struct branch_shot);
 } branch_shots SEC(".maps");
 
-/* Those that belong to a session's two kernel stacks, and those of a probe that is hit. */
+/* The branches of a session's two kernel stacks, and of a probe hit. */
 struct branch_pair {
 	struct branches of[2];
 	struct branches at_hit;
 };
 
-/* One for each place of the session table; the loader makes it so where LBR is used. */
+/* One entry for each place of the session table; the loader sets the size if LBR is used. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -65,9 +65,9 @@ enum {
 };
 
 /*
- * The first thing a program does whose branches are of interest. Gives, for branches_copy(), the
- * number of what was taken and, below it, its bytes or a negative errno; 0 for nothing. The number is
- * one more than before: if not, another program came in between.
+ * Takes a snapshot of the branches. A program must call this first. Returns, for branches_copy(),
+ * the number of the snapshot and, in the low bits, its bytes or a negative errno; 0 for no
+ * snapshot. The number is one more than before; otherwise another program ran in between.
  */
 static __always_inline __u64 branches_take(void)
 {
@@ -87,8 +87,9 @@ static __always_inline __u64 branches_take(void)
 }
 
 /*
- * Copies what branches_take() gave `taken` for. How many they are, or a negative errno: -EAGAIN if
- * another program has taken its own meanwhile, which is asked for behind the copying.
+ * Copies the snapshot `taken` of branches_take(). Returns the number of branches or a negative
+ * errno: -EAGAIN if another program has taken a snapshot meanwhile, which is checked after the
+ * copy.
  */
 static __noinline __s64 branches_copy(struct branch *to, __u64 taken)
 {
@@ -106,7 +107,7 @@ static __noinline __s64 branches_copy(struct branch *to, __u64 taken)
 	return bytes / sizeof(struct branch);
 }
 
-/* Keeps what was taken with the kernel stack that is taken now. */
+/* Keeps the snapshot with the kernel stack that is taken now. */
 static __noinline int branches_keep(struct session *s)
 {
 	__u64 now = s->kstack_now & 1;
@@ -129,7 +130,7 @@ static __always_inline void branches_send(void *ctx, struct session *s, struct b
 		  sizeof(branches->part) + sent * sizeof(struct branch));
 }
 
-/* Sends what was kept with one of the kernel stacks. */
+/* Sends the branches that were kept with one of the kernel stacks. */
 static __noinline int branches_send_kept(void *ctx, struct session *s, __u64 kstack)
 {
 	__u32 index = s->place;
@@ -141,7 +142,7 @@ static __noinline int branches_send_kept(void *ctx, struct session *s, __u64 kst
 	return 0;
 }
 
-/* Sends what was taken by the running program. */
+/* Sends the snapshot of the running program. */
 static __noinline int branches_send_taken(void *ctx, struct session *s)
 {
 	__u32 index = s->place;

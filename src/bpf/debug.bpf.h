@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the engine sees, as lines of the kernel's trace_pipe (--debug bpf). Before Linux 5.13 a line
- * takes one string only, so that indentation and name are put together here.
+ * The calls and returns that the engine sees, as lines of the kernel's trace_pipe (--debug bpf).
+ * Before Linux 5.13 a line can contain only one string, so indentation and name are joined here.
  */
 #ifndef RSN_DEBUG_BPF_H
 #define RSN_DEBUG_BPF_H
@@ -16,7 +16,7 @@ enum {
 	DEBUG_INDENT = 2, /* columns for each call */
 };
 
-/* How a result is written. */
+/* The format of a result. */
 enum debug_result {
 	DEBUG_VOID,
 	DEBUG_BOOL,
@@ -30,7 +30,7 @@ struct debug_func {
 	enum debug_result result;
 };
 
-/* By function id; the loader fills it where it is used. */
+/* By function id; the loader fills the map if --debug bpf is used. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -49,7 +49,7 @@ struct {
 	__type(value, struct debug_line);
 } debug_lines SEC(".maps");
 
-/* The function's name, indented; NULL if there is none. */
+/* Returns the function's indented name; NULL without a name. */
 static __always_inline const char *debug_name(const struct debug_func *func, __u32 depth)
 {
 	__u32 index = 0;
@@ -102,8 +102,9 @@ static __always_inline void debug_result_of(const char *name, enum debug_result 
 }
 
 /*
- * The last call is about to be popped; failed: with an error. Its result comes from its slot: in a
- * trampoline's program it is a pointer to the verifier, with which nothing can be computed.
+ * The last call is about to be popped; failed: with an error. The result is read from the slot: in
+ * a trampoline's program the verifier treats the result as a pointer and rejects arithmetic with
+ * it.
  */
 static __noinline int debug_exit(struct session *s, bool failed)
 {
@@ -126,7 +127,7 @@ static __noinline int debug_exit(struct session *s, bool failed)
 	return 0;
 }
 
-/* A function returns that is not the last one that was called. */
+/* A function returns, but is not the last called function. */
 static __noinline int debug_unexpected(struct session *s, __u32 func_id)
 {
 	const struct debug_func *func = bpf_map_lookup_elem(&debug_funcs, &func_id);

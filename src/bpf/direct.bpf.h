@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The kernel's structs by plain loads, each a tenth of what a helper takes (Linux 6.2). Before that,
- * bpf_probe_read_kernel() and BPF_CORE_READ() have to do: who reads directly has both.
+ * Read the kernel's structs by plain loads (Linux 6.2). A load takes a tenth of the time of a
+ * helper. Older kernels require bpf_probe_read_kernel() or BPF_CORE_READ(), so each reader has both
+ * versions.
  */
 #ifndef RSN_DIRECT_BPF_H
 #define RSN_DIRECT_BPF_H
 
-/* Makes memory readable as what a type of the kernel's BTF says. */
+/* Makes memory readable as a type of the kernel's BTF. */
 extern void *bpf_rdonly_cast(const void *object, __u32 btf_id) __weak __ksym;
 
-/* Whether there is such a thing. The verifier knows, and drops what is not run. */
+/* Whether the kernel has the function. The verifier drops the branch that is never executed. */
 static __always_inline bool reads_directly(void)
 {
 	return bpf_ksym_exists(bpf_rdonly_cast);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Packets that nftables dropped: the table, the chain, the rule, and where the packet was to go.
- * `why` explains by it a send() with EPERM, and a connection that nobody answered.
+ * Packets that nftables dropped: the table, the chain, the rule, and the packet's destination.
+ * `why` uses these records to explain a send() with EPERM, and a connection without an answer.
  *
- * An object of its own: nf_tables is a module, and where it is not loaded, its types are nowhere.
+ * An object of its own: nf_tables is a module, and its types are missing if it is not loaded.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -14,8 +14,8 @@ char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 enum {
 	DROPPED_NAME_BYTES = 64,
-	DROPPED_MOST = 1000, /* records of a run */
-	DROPPED_RULES = 256, /* of a chain, that are searched for the one which dropped */
+	DROPPED_MOST = 1000, /* maximum records of a run */
+	DROPPED_RULES = 256, /* rules of a chain that are searched for the dropping rule */
 	VERDICT_DROP = 0, /* NF_DROP: the lowest byte of a verdict */
 	VERDICT_STOLEN = 2, /* since Linux 6.7 with an error above: dropped, and freed already */
 	VERDICT_JUMP = -3,
@@ -28,9 +28,9 @@ struct dropped_event {
 	__u64 time; /* CLOCK_MONOTONIC ns */
 	__u32 tid;
 	__u32 family; /* NFPROTO_* of the table */
-	__u64 handle; /* of the rule; 0: the chain's policy, or not known */
+	__u64 handle; /* of the rule; 0: the chain's policy, or unknown */
 	__u32 is_policy; /* no rule of the chain decided */
-	__u32 port; /* that the packet was to go to */
+	__u32 port; /* destination port of the packet */
 	__u32 version; /* of IP: 4, 6 or 0 */
 	__u32 unused;
 	__u8 address[16];
@@ -87,7 +87,7 @@ struct immediate {
 	} verdict;
 };
 
-/* Where the packet was to go; read at the beginning, because a dropped packet is freed at the end. */
+/* The packet's destination; read at the beginning, because a dropped packet is freed at the end. */
 struct target {
 	__u32 version; /* of IP */
 	__u32 port;
@@ -97,11 +97,11 @@ struct target {
 struct running {
 	struct target target;
 	__u64 chain; /* the base chain */
-	__u64 inner; /* the chain that was jumped to last */
-	__u64 expression; /* the last one that gave a drop */
+	__u64 inner; /* the target chain of the last jump */
+	__u64 expression; /* the last expression with the verdict drop */
 };
 
-/* By thread; a softirq in between has the same id, and its call ends before the other goes on. */
+/* By thread; a softirq has the id of its thread, and its call ends before the thread continues. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -162,7 +162,7 @@ int BPF_KPROBE(dropped_verdict, void *expression)
 	return 0;
 }
 
-/* The handle of the rule in one generation of a chain that an expression is in; 0: none. */
+/* Returns the handle of the rule with an expression in one generation of a chain; 0: not found. */
 static __noinline __u64 handle_in(__u64 blob, __u64 expression)
 {
 	__u64 size = 0, at, rule = 0, bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which threads may start a session. Asked once per session, at its start: a thread that changes
- * its name or its process image afterwards stays in the session it has.
+ * The filters that decide which threads may start a session. They are checked once per session, at
+ * its start: a later change of the thread's name or process image does not end the session.
  */
 #ifndef RSN_FILTERS_BPF_H
 #define RSN_FILTERS_BPF_H
@@ -25,8 +25,9 @@ struct {
 } comm_filter SEC(".maps");
 
 /*
- * Process ids of the followed tree, the command's own, then its descendants'. With each goes the
- * process's signal_struct, which tells it from an earlier one of the same id; 0 for the command.
+ * Process ids of the followed tree: the command, then its descendants. The value is the process's
+ * signal_struct, which distinguishes it from an earlier process with the same id; 0 for the
+ * command.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -38,8 +39,8 @@ struct {
 enum { RSN_OWN_PROCESSES = 4 };
 
 /*
- * Processes of the tool itself. Each record that it reads would make it call traced functions again.
- * 0: none; the idle threads, which have that id, are not meant.
+ * Processes of the tool itself. Reading a record would call traced functions again. 0: an empty
+ * entry; it does not mean the idle threads, which have the id 0.
  */
 __u32 own_tgids[RSN_OWN_PROCESSES];
 
@@ -51,7 +52,7 @@ static __always_inline bool is_own(__u32 tgid)
 	return false;
 }
 
-/* Who is not listed passes unless somebody is explicitly allowed. */
+/* A thread that is not listed passes unless the filter has an allowed entry. */
 static __always_inline bool passes(const __u8 *verdict, __u32 allow_cnt)
 {
 	return verdict ? *verdict : !allow_cnt;
@@ -74,7 +75,7 @@ static __always_inline bool comm_passes(void)
 	return passes(bpf_map_lookup_elem(&comm_filter, comm), comm_allow_cnt);
 }
 
-/* Whether process tgid is one of the followed tree; without such a tree, all are but ours. */
+/* Whether process tgid is in the followed tree; without a tree, true except for the tool itself. */
 static __always_inline bool in_tree(__u32 tgid)
 {
 	return follow_tree ? bpf_map_lookup_elem(&tree, &tgid) != NULL : !is_own(tgid);

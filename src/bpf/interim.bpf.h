@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Reports of sessions that go on. A chain of calls that has returned is overwritten by the next
- * call. Where successes are reported it is reported before; where only failures are, a failed one
- * is saved, since it may turn out to be part of the final report, and reported when it is forgotten:
- * as it was when it was saved.
+ * Reports of running sessions. The next call overwrites a chain of calls that has returned. If
+ * successes are reported, the chain is reported before that. If only failures are reported, a
+ * failed chain is saved, because it may become part of the final report. When the saved chain is
+ * dropped, it is reported in its state at the time of the save.
  */
 #ifndef RSN_INTERIM_BPF_H
 #define RSN_INTERIM_BPF_H
 
 #include "report.bpf.h"
 
-/* A record as it is sent; the kernel stack moves up behind the slots that are in use. */
+/* A record in the format that is sent; the kernel stack directly follows the used slots. */
 struct interim {
 	struct rsn_session rec;
 	struct rsn_slot slots[RSN_MAX_DEPTH];
@@ -18,11 +18,11 @@ struct interim {
 };
 
 struct interim_pair {
-	struct interim kept; /* the saved chain, where it is to be reported when it is forgotten */
+	struct interim kept; /* the saved chain, if it will be reported when it is dropped */
 	struct interim now;
 };
 
-/* One for each place of the session table; the loader makes it so where they are used. */
+/* One entry for each place of the session table; the loader sets the size if these are used. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -37,7 +37,7 @@ static __always_inline struct interim_pair *interims_of(struct session *s)
 	return bpf_map_lookup_elem(&interims, &index);
 }
 
-/* A copy of the session's record as it is at `now`, without its slots. */
+/* Copies the session's record at `now`, without its slots. */
 static __always_inline void interim_begin(struct interim *it, struct session *s, __u64 now)
 {
 	bpf_probe_read_kernel(&it->rec, sizeof(it->rec), &s->rec);
@@ -54,7 +54,7 @@ static __always_inline void interim_make(struct interim *it, struct session *s, 
 	it->rec.flags |= RSN_SESSION_STITCH;
 }
 
-/* Sends a record that is made, unless the session had not lasted long enough. */
+/* Sends a finished record, unless the session is shorter than duration_ns. */
 static __always_inline void interim_send(void *ctx, struct session *s, struct interim *it)
 {
 	__u64 size = barrier_value(it->rec.size);
@@ -68,7 +68,7 @@ static __always_inline void interim_send(void *ctx, struct session *s, struct in
 		count(&stats.interims_dropped);
 }
 
-/* The saved chain is about to be forgotten. */
+/* The saved chain is about to be dropped. */
 static __noinline int interim_forget(void *ctx, struct session *s)
 {
 	struct interim_pair *of = interims_of(s);
@@ -89,7 +89,7 @@ static __noinline int interim_before_call(void *ctx, struct session *s, __u64 no
 
 	if (s->depth >= s->max_depth || !(s->is_err || emit_success))
 		return 0;
-	/* this chain is forgotten now, since save_chain() keeps the one before it */
+	/* This chain is dropped now, because save_chain() keeps the earlier chain. */
 	is_last = emit_success || keeps_saved(s, s->depth);
 	if (!is_last && !chain_continues(s))
 		interim_forget(ctx, s);
@@ -107,7 +107,7 @@ static __noinline int interim_before_call(void *ctx, struct session *s, __u64 no
 	return 0;
 }
 
-/* The session is over: was what is saved of a failed chain part of its last one? */
+/* The session is over: checks whether the saved failed chain is part of the last chain. */
 static __always_inline void interim_at_end(void *ctx, struct session *s)
 {
 	if (s->interim_kept && !(s->is_err && chain_continues(s)))
@@ -115,8 +115,9 @@ static __always_inline void interim_at_end(void *ctx, struct session *s)
 }
 
 /*
- * The kernel stack as it is now; bytes. Where the kernel cannot unwind behind a return probe, what it
- * gives ends in the last traced call: where that returns to and all above was noted at the entries.
+ * Takes the current kernel stack; returns its bytes. If the kernel cannot unwind behind a return
+ * probe, its stack ends in the last traced call. The return address of that call and the outer
+ * stack were recorded at the entries.
  */
 static __always_inline __u64 running_kstack(void *ctx, struct session *s, __u64 *kstack)
 {
@@ -131,7 +132,7 @@ static __always_inline __u64 running_kstack(void *ctx, struct session *s, __u64 
 	return cnt * sizeof(*kstack);
 }
 
-/* Adds the calls that an interrupt makes to the `cnt` slots of a record; how many there are then. */
+/* Adds an interrupt's calls to the `cnt` slots of a record; returns the new number of slots. */
 static __noinline __u64 add_interrupt(struct interim *it, struct session *s, __u64 cnt)
 {
 	__u64 from = s->max_depth, end = from + s->interrupt_depth;
@@ -148,7 +149,7 @@ static __noinline __u64 add_interrupt(struct interim *it, struct session *s, __u
 	return cnt + end;
 }
 
-/* Makes a record of where the session is now. */
+/* Makes a record of the session's current state. */
 static __always_inline void interim_make_running(void *ctx, struct interim *it, struct session *s,
 						 __u64 now)
 {
@@ -170,8 +171,8 @@ static __always_inline void interim_make_running(void *ctx, struct interim *it, 
 }
 
 /*
- * An injected probe was hit at `now`: reports where the session is, which is joined and stays so.
- * has_branches: branches_take() was the first thing the program did.
+ * An injected probe was hit at `now`: reports the state of the session, which is joined and stays
+ * so. has_branches: the program called branches_take() first.
  */
 static __always_inline void interim_probe(void *ctx, struct session *s, __u64 now,
 					  bool has_branches)

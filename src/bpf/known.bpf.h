@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which cookie belongs to an address, remembered: to find it out takes longer than all else we do
- * at an entry. For kprobe.multi the kernel searches all functions of the link, elsewhere we look
- * into a hash.
+ * A cache of the cookies by address. The lookup of a cookie takes longer than the rest of an entry
+ * program. For kprobe.multi the kernel searches all functions of the link; other programs search a
+ * hash map.
  */
 #ifndef RSN_KNOWN_BPF_H
 #define RSN_KNOWN_BPF_H
@@ -10,15 +10,15 @@
 #include "settings.bpf.h"
 
 enum {
-	KNOWN_BITS = 13, /* 128 KiB: of 1,500 functions one in two hundred has no place */
+	KNOWN_BITS = 13, /* 128 KiB: of 1,500 functions, one in two hundred does not fit */
 	KNOWN_ID_BITS = 24,
 };
 
 /*
  * A word has the low half of an address and, above, the function's flags and id. It is written
- * once, when the function is first called, and as a whole. No two functions share the low half of
- * their addresses: the kernel and its modules are within 4 GiB. A function has two places; one
- * whose places others have is not remembered.
+ * once, at the function's first call, in one store. No two functions share the low half of their
+ * addresses, because the kernel and its modules are within 4 GiB. A function has two possible
+ * places. If other functions have both, the function is not cached.
  */
 struct known_words {
 	volatile __u64 word[2];
@@ -33,7 +33,7 @@ static __always_inline struct known_words *known_at(__u32 address)
 	return &known_words[address * 0x9e3779b1 >> (32 - KNOWN_BITS)];
 }
 
-/* The cookie that was kept for an address, or no_cookie. */
+/* Returns the cached cookie of an address, or no_cookie. */
 static __always_inline __u64 known_cookie(__u32 address)
 {
 	struct known_words *known = known_at(address);

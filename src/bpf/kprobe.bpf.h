@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the programs on kprobes have in common, single ones and kprobe.multi. */
+/* Code shared by the programs on single kprobes and on kprobe.multi. */
 #ifndef RSN_KPROBE_BPF_H
 #define RSN_KPROBE_BPF_H
 
 #include "args.bpf.h"
 
-/* return_to_handler, with which another tool's function graph tracer may cover our hook. */
+/* return_to_handler: another tool's function graph tracer may replace our hook with it. */
 const volatile __u64 graph_hook = 0;
 
 /*
- * Whether the kernel had no hook left for the call that is being entered. There are so many hooks
- * (maxactive of a kretprobe, a pool per kprobe.multi link); with all of them in sleeping threads, a
- * call's return is missed, and its session would go on for ever. `hook` is what the kernel puts in
- * place of a hooked call's return address, 0 if that cannot be seen at entry: it is there before
- * the entry program runs if that was attached before the return program, since the kernel calls the
- * handlers of an address newest first.
+ * Whether the kernel had no hook left for the entered call. The number of hooks is limited
+ * (maxactive of a kretprobe, a pool per kprobe.multi link). If sleeping threads use all hooks, the
+ * kernel misses the return of a call, and its session would never end. `hook` is the address that
+ * the kernel stores in place of a hooked call's return address, 0 if that is not visible at entry.
+ * It is visible if the entry program was attached before the return program, because the kernel
+ * calls the handlers of an address newest first.
  */
 static __always_inline bool return_missed(struct pt_regs *ctx, __u64 hook)
 {
@@ -27,8 +27,9 @@ static __always_inline bool return_missed(struct pt_regs *ctx, __u64 hook)
 }
 
 /*
- * Notes where the call that is being entered returns to. The address is still there if the return
- * program was attached before the entry program, whose handler then runs before the one that hooks the return.
+ * Records the return address of the entered call. The address is still on the stack if the return
+ * program was attached before the entry program: the entry program's handler then runs before the
+ * handler that hooks the return.
  */
 static __always_inline void keep_call_site(struct pt_regs *ctx, struct session *s)
 {
@@ -44,7 +45,7 @@ static __always_inline void keep_call_site(struct pt_regs *ctx, struct session *
 	s->outer_cnt = bytes > 0 ? bytes / sizeof(__u64) : 0;
 }
 
-/* Whether the call now belongs to a session, so that its return matters. */
+/* Whether the call now belongs to a session, so its return is needed. */
 static __always_inline bool kprobe_enter(struct pt_regs *ctx, __u64 cookie, __u64 hook)
 {
 	__u32 place = stack_place(PT_REGS_SP(ctx));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Attached by kprobe.multi links: many functions at once, each with its cookie (Linux 5.18). A
- * session link (6.10) is one for both sides.
+ * Programs for kprobe.multi links: many functions at once, each with its cookie (Linux 5.18). A
+ * session link (6.10) hooks both entry and return.
  */
 #ifndef RSN_KPROBE_MULTI_BPF_H
 #define RSN_KPROBE_MULTI_BPF_H
@@ -10,12 +10,12 @@
 #include "kprobe.bpf.h"
 
 /*
- * What stands in for the return address, see return_missed(). Since Linux 6.14 the kernel hooks
- * after the handlers, and has no pool that could run out.
+ * The replacement of the return address, see return_missed(). Since Linux 6.14 the kernel hooks the
+ * return after the handlers, and has no pool that could be exhausted.
  */
 const volatile __u64 multi_return_hook = 0;
 
-/* Without arguments up to 6.1x, with the program's context since; one of the two is there. */
+/* Without arguments up to 6.1x, then with the program's context; the kernel has one of the two. */
 extern bool bpf_session_is_return(void) __weak __ksym;
 extern bool bpf_session_is_return___ctx(void *ctx) __weak __ksym;
 
@@ -58,8 +58,8 @@ int rsn_multi_return(struct pt_regs *ctx)
 }
 
 /*
- * Without a hook left the kernel calls neither side, so that here a return is never missed. An
- * entry gives 1 where the return is of no interest: the kernel then does not even hook it.
+ * If no hook is left, the kernel calls the program on neither side, so a return is never missed
+ * here. An entry returns 1 if the return is not needed: the kernel then does not hook the return.
  */
 SEC("kprobe.session")
 int rsn_session(struct pt_regs *ctx)

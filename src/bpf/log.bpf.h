@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The log of a session: its calls, returns, probe hits and arguments, in the order in which they
- * happen. It lies in a map beside the session's and is sent in one record when the session is
- * reported, or when it is full: a session that is not reported in the end mostly costs no record.
+ * The log of a session: its calls, returns, probe hits and arguments in order. The log has its own
+ * map. It is sent in one record when the session is reported or when the log is full, so a session
+ * that is not reported usually costs no record.
  */
 #ifndef RSN_LOG_BPF_H
 #define RSN_LOG_BPF_H
@@ -12,26 +12,26 @@
 #include "transport.bpf.h"
 
 enum {
-	RSN_LOG_BYTES = 4096, /* a power of two: events begin below it and may go past it */
+	RSN_LOG_BYTES = 4096, /* a power of two: events begin below and may end beyond */
 };
 
-/* What captures arguments notes while it is at it. */
+/* The state of a capture of arguments. */
 struct arg_source {
-	__u64 at; /* where in the item the next bytes go */
+	__u64 at; /* position of the next bytes in the item */
 	__u64 slots[16]; /* argument registers in their order; the last one: the stack pointer */
 };
 
 struct log {
 	struct arg_source source;
-	struct log_mark marks[RSN_MAX_DEPTH]; /* what was logged before each call of the stack */
+	struct log_mark marks[RSN_MAX_DEPTH]; /* the log's position before each call of the stack */
 	struct rsn_part part;
 	char data[];
 };
 
-/* Bytes of data: the loader makes it hold any item that begins below RSN_LOG_BYTES. */
+/* Bytes of data: the loader sets it so that any item that begins below RSN_LOG_BYTES fits. */
 const volatile __u64 log_bytes = RSN_LOG_BYTES + sizeof(struct rsn_event);
 
-/* One for each place of the session table; the loader makes it so where anything is logged. */
+/* One entry for each place of the session table; the loader sets the size if a log is used. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -39,13 +39,13 @@ struct {
 	__uint(value_size, sizeof(struct log) + RSN_LOG_BYTES + sizeof(struct rsn_event));
 } logs SEC(".maps");
 
-/* Whether there is anything to log. */
+/* Whether this run uses logs. */
 static __always_inline bool keeps_log(void)
 {
 	return emit_calls || capture_args || emit_paths;
 }
 
-/* Fills in whose part it is and sends it; what does not fit the buffer is counted as lost. */
+/* Sends a part with its session's key; counts it as lost if the buffer is full. */
 static __always_inline void part_send(void *ctx, struct rsn_session *rec, struct rsn_part *part,
 				      __u32 type, __s32 cnt, __u64 size)
 {
@@ -67,7 +67,7 @@ static __always_inline struct log *log_of(struct session *s)
 	return bpf_map_lookup_elem(&logs, &index);
 }
 
-/* Sends what the log holds. */
+/* Sends the contents of the log. */
 static __noinline int log_flush(void *ctx, struct session *s)
 {
 	struct log *log = log_of(s);
@@ -84,7 +84,7 @@ static __noinline int log_flush(void *ctx, struct session *s)
 	return 0;
 }
 
-/* Where the next event of the log goes, NULL if there is none; the caller fills all of it. */
+/* Returns the place for the next event of the log or NULL; the caller fills the whole event. */
 static __always_inline void *log_room(void *ctx, struct session *s, __u32 size)
 {
 	struct log *log;
@@ -121,7 +121,7 @@ static __noinline int log_event(void *ctx, struct session *s, __u64 kind_id, __u
 	return 0;
 }
 
-/* The arguments of log_event() that say what happened, in one: it takes no more than five. */
+/* Packs several arguments of log_event() into one: a BPF function has at most five. */
 static __always_inline __u64 event_of(enum rsn_event_kind kind, __u32 id)
 {
 	return (__u64)kind << 32 | id;

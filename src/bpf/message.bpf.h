@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the kernel itself says in words while a thread has a session: of what it writes in that
- * thread, not in an interrupt of it, each message is a part of the session. Calls pay nothing for it.
+ * Kernel messages during a session: each message that the kernel writes in the session's thread,
+ * outside interrupts, is a part of the session. Calls have no overhead from this.
  */
 #ifndef RSN_MESSAGE_BPF_H
 #define RSN_MESSAGE_BPF_H
@@ -10,12 +10,12 @@
 #include "session.bpf.h"
 
 struct message {
-	__u64 fs_log; /* what logfc() is writing to */
+	__u64 fs_log; /* the log that logfc() writes to */
 	struct rsn_part part;
 	char text[RSN_MESSAGE_BYTES];
 };
 
-/* One for each place of the session table; the loader makes it so where there are messages. */
+/* One entry for each place of the session table; the loader sets the size for messages. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -30,7 +30,7 @@ static __always_inline struct message *message_of(struct session *s)
 	return bpf_map_lookup_elem(&messages, &index);
 }
 
-/* Where vprintk_store() has its text, before Linux 5.12. */
+/* The address of vprintk_store()'s text, before Linux 5.12. */
 const volatile __u64 printk_text = 0;
 
 /* size: bytes of the text; 0: it ends in NUL */
@@ -60,8 +60,8 @@ static __noinline int message_send(void *ctx, struct session *s, __u32 source, _
 }
 
 /*
- * The session in whose calls something is said at stack place `place`, to be left behind it; NULL
- * if there is none.
+ * Returns the session with the calls that wrote a message at stack place `place`, or NULL. The
+ * caller has to leave the session afterwards.
  */
 static __always_inline struct session *message_session(__u32 place)
 {
@@ -72,7 +72,7 @@ static __always_inline struct session *message_session(__u32 place)
 		return NULL;
 	task = bpf_get_current_task();
 	s = session_of(task);
-	/* what is said while a program of ours is at work is not the call's */
+	/* A message written while a program of ours runs does not belong to the call. */
 	if (!s || !s->at_rest)
 		return NULL;
 	s->at_rest = false;
@@ -83,7 +83,7 @@ static __always_inline struct session *message_session(__u32 place)
 	return NULL;
 }
 
-/* The kernel says `text`, of `size` bytes as in message_send(), at stack place `place`. */
+/* The kernel writes `text`, of `size` bytes as in message_send(), at stack place `place`. */
 static __always_inline int message_said(void *ctx, __u32 place, __u32 source, __u64 text,
 					__u64 size)
 {
@@ -95,7 +95,7 @@ static __always_inline int message_said(void *ctx, __u32 place, __u32 source, __
 	return session_leave(s);
 }
 
-/* (text, bytes of it); since Linux 5.19 in the thread that says it */
+/* (text, its size in bytes); since Linux 5.19 in the thread that writes the message */
 SEC("raw_tp/console")
 int rsn_message_printk(struct bpf_raw_tracepoint_args *ctx)
 {
@@ -122,7 +122,7 @@ struct fc_log {
 	char *buffer[8];
 } __attribute__((preserve_access_index));
 
-/* Where the last message of a log is; 0: nowhere. */
+/* Returns the address of a log's last message; 0 without a message. */
 static __always_inline __u64 fs_log_text(struct fc_log *log)
 {
 	__u64 last = (BPF_CORE_READ(log, head) + 7u) & 7, text = 0;
@@ -133,7 +133,7 @@ static __always_inline __u64 fs_log_text(struct fc_log *log)
 	return text;
 }
 
-/* Without a log logfc() writes to the kernel's, and that is seen there. */
+/* Without a log, logfc() writes to the kernel log, and rsn_console handles the message. */
 SEC("kprobe/logfc")
 int rsn_message_fs_begin(struct pt_regs *ctx)
 {
@@ -159,23 +159,23 @@ int rsn_message_fs_end(struct pt_regs *ctx)
 	return message_said(ctx, stack_place(PT_REGS_SP(ctx)), RSN_MESSAGE_FS_CONTEXT, text, 0);
 }
 
-/* --- what is not written out --- */
+/* --- messages that the kernel does not format --- */
 
 /*
- * A function that is given a format and what belongs to it, for a log that a loader of BPF may want.
- * Where it wants none nothing is written, and the error number is all that is left of it.
+ * A function that writes a format and its arguments to a log for a BPF loader. If the loader did
+ * not request a log, the kernel writes nothing and returns only an error number.
  */
 struct speaker {
 	__u64 address;
 	__u32 level_at; /* from its first argument to the log's level */
-	__s32 item_at; /* to what it is about: an instruction, a type; -1: to nothing */
+	__s32 item_at; /* to the instruction or type of the message; -1: none */
 	__u32 format; /* the argument that is the format, from 0 */
 	__u32 source; /* enum rsn_message_source */
 };
 
 enum {
 	RSN_SPEAKERS = 6,
-	RSN_SPEAKER_BYTES = 32, /* from its beginning to where a probe may say it is */
+	RSN_SPEAKER_BYTES = 32, /* from its beginning to a possible address of a probe in it */
 	RSN_ARG_REGISTERS = 8, /* on arm64; six on x86-64 */
 };
 
@@ -187,7 +187,7 @@ struct words {
 	struct rsn_words said;
 };
 
-/* Of each CPU: no program of a kprobe interrupts another one. */
+/* Per CPU: a program of a kprobe never interrupts another program of a kprobe. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -208,7 +208,7 @@ static __always_inline void words_send(void *ctx, struct session *s, struct word
 		  sizeof(w->part) + sizeof(w->said));
 }
 
-/* The arguments of a function that takes as many as it is given, at its first instruction. */
+/* Reads the arguments of a variadic function at its first instruction. */
 static __always_inline void words_arguments(struct pt_regs *ctx, struct words *w)
 {
 	__u64 *to = w->arguments, stack = PT_REGS_SP(ctx);
@@ -223,7 +223,7 @@ static __always_inline void words_arguments(struct pt_regs *ctx, struct words *w
 	*to++ = PT_REGS_PARM7(ctx);
 	*to++ = PT_REGS_PARM8(ctx);
 #else
-	stack += sizeof(stack); /* where it returns to */
+	stack += sizeof(stack); /* skip the return address */
 #endif
 	bpf_probe_read_kernel(to, RSN_WORDS * sizeof(*to), (void *)stack);
 }
@@ -242,7 +242,7 @@ static __noinline int words_take(struct pt_regs *ctx, struct session *s, __u32 n
 	bpf_probe_read_kernel(&level, sizeof(level),
 			      (void *)w->arguments[0] + speakers[number].level_at);
 	if (level)
-		return 0; /* it is written, and the loader has it */
+		return 0; /* the loader gets the message in its log */
 	w->said.item = 0;
 	if (speakers[number].item_at >= 0)
 		bpf_probe_read_kernel(&w->said.item, sizeof(w->said.item),
@@ -276,7 +276,7 @@ int rsn_message_words(struct pt_regs *ctx)
 	for (i = 0; i < RSN_SPEAKERS; i++)
 		if (here - speakers[i].address < RSN_SPEAKER_BYTES)
 			words_take(ctx, s, i);
-	misses_note(s); /* what this program itself called is no loss */
+	misses_note(s); /* calls of this program itself are not missed calls */
 	return session_leave(s);
 }
 

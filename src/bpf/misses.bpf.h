@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Calls that the kernel keeps from our programs: while bpf(2) changes or reads a map it has BPF
- * programs off on that CPU (bpf_disable_instrumentation()), and it calls no trampoline's program
- * that is at work there already. It counts them, per program and CPU (struct bpf_prog_stats), and
- * that is looked at where a session begins and where a call of it returns: what came in between on
- * this CPU are calls of the session's thread, unless other threads had the CPU meanwhile. What is
- * missed while a stack is taken are calls of tracing itself, or of an interrupt: no loss.
+ * Calls for which the kernel does not run our programs (misses). While bpf(2) changes or reads a
+ * map, the kernel disables BPF programs on that CPU (bpf_disable_instrumentation()). It also does
+ * not run a trampoline's program that already runs on that CPU. The kernel counts the misses per
+ * program and CPU (struct bpf_prog_stats). We read the counters when a session begins and when one
+ * of its calls returns. The difference on this CPU is the session's misses, unless other threads
+ * used the CPU meanwhile. Misses while a stack is taken are calls of tracing itself or of an
+ * interrupt, and do not count.
  */
 #ifndef RSN_MISSES_BPF_H
 #define RSN_MISSES_BPF_H
@@ -16,31 +17,31 @@
 
 enum {
 	RSN_MISS_CPUS = 4096, /* a power of two */
-	RSN_MISS_PROGRAMS = 4, /* an entry program for each rung, those of injected probes */
+	RSN_MISS_PROGRAMS = 4, /* an entry program for each rung, programs of injected probes */
 };
 
 struct miss_counts {
-	__u64 at[RSN_MISS_PROGRAMS]; /* where this CPU counts those of each program */
+	__u64 at[RSN_MISS_PROGRAMS]; /* addresses of this CPU's counters for each program */
 };
 
 struct miss_counts miss_counts[RSN_MISS_CPUS];
 
-/* How many programs there are to look at; with none, nothing is noticed. */
+/* The number of programs with counters; with 0, misses are not noticed. */
 const volatile __u32 miss_programs = 0;
 
 struct miss_number {
 	__u64 count;
 };
 
-/* What is looked at of the kernel's structs. */
+/* The used members of the kernel's structs. */
 struct bpf_prog_stats___rsn {
 	struct miss_number misses; /* u64_stats_t; since Linux 5.12 */
 } __attribute__((preserve_access_index));
 
 /*
- * Where those members are that lead from a task_struct to the counts of a program behind one of its
- * file descriptors. The loader finds them all at once; libbpf would go through all of the kernel's
- * types for each struct, a twentieth of a start.
+ * The offsets of the members on the way from a task_struct to the counters of a program with a file
+ * descriptor in that task. The loader finds all offsets at once. libbpf would search all of the
+ * kernel's types for each struct, which takes a twentieth of a start.
  */
 const volatile __u32 task_files_at = 0;
 const volatile __u32 files_fdt_at = 0;
@@ -49,8 +50,9 @@ const volatile __u32 file_private_at = 0;
 const volatile __u32 prog_stats_at = 0;
 
 /*
- * A variable that each CPU has one of, on any architecture: how far a CPU's own is from where it is
- * declared is how far all are. (x86 alone has that number as a variable, this_cpu_off.)
+ * A per-CPU variable of all architectures. The distance from its declared address to a CPU's own
+ * copy is the same for all per-CPU variables. (Only x86 has this distance in a variable,
+ * this_cpu_off.)
  */
 extern const unsigned long process_counts __weak __ksym;
 
@@ -62,7 +64,7 @@ static __always_inline __u64 pointer_at(__u64 address)
 	return pointer;
 }
 
-/* The count at `address`. The struct of the counts begins with one: any of them is read as that. */
+/* Reads the counter at `address`; any counter is read as the first member of its struct. */
 static __always_inline __u64 misses_of(__u64 address)
 {
 	if (!reads_directly())
@@ -76,7 +78,7 @@ static __always_inline struct miss_counts *misses_at(__u32 cpu)
 	return &miss_counts[barrier_value(cpu) & (RSN_MISS_CPUS - 1)];
 }
 
-/* What the programs have missed on the session's miss_cpu: mostly one program's count alone. */
+/* Returns the misses of the programs on the session's miss_cpu: usually of one program. */
 static __always_inline __u64 misses_now(const struct session *s, __u32 programs)
 {
 	__u64 sum = misses_of(s->miss_at);
@@ -86,7 +88,7 @@ static __always_inline __u64 misses_now(const struct session *s, __u32 programs)
 	return sum;
 }
 
-/* How often the running thread gave its CPU away. */
+/* Returns the number of context switches of the running thread. */
 static __always_inline __u64 switches_of(__u64 task)
 {
 	struct task_struct *thread = (struct task_struct *)task;
@@ -98,7 +100,7 @@ static __always_inline __u64 switches_of(__u64 task)
 	return BPF_CORE_READ(thread, nvcsw) + BPF_CORE_READ(thread, nivcsw);
 }
 
-/* From here on what is missed on this CPU counts. */
+/* Starts to count the misses on this CPU. */
 static __always_inline void misses_note(struct session *s)
 {
 	__u32 programs = miss_programs;
@@ -120,8 +122,8 @@ static __always_inline void misses_begin(struct session *s, __u64 task)
 }
 
 /*
- * The counts are not what they were, or those of another CPU: on the one that was left other
- * threads may have missed calls since, and on the new one the last moment is in the dark.
+ * The counters changed, or the thread runs on another CPU. On the old CPU, other threads may have
+ * missed calls since then. On the new CPU, earlier values are unknown.
  */
 static __noinline int misses_add(struct session *s)
 {
@@ -137,8 +139,8 @@ static __noinline int misses_add(struct session *s)
 }
 
 /*
- * A call of the session returns: has its thread been without our programs since the last one? Most
- * calls pay for this and find nothing, so that where to look is kept in the session.
+ * A call of the session returns: checks whether the thread missed calls since the last check. Every
+ * call runs this check, so the session keeps the address of the counter.
  */
 static __always_inline void misses_take(struct session *s)
 {
@@ -150,8 +152,9 @@ static __always_inline void misses_take(struct session *s)
 }
 
 /*
- * Run by user space (BPF_PROG_TEST_RUN) in its own process: finds where a CPU counts the misses of
- * a program. Arguments: the program's file descriptor, its number among ours, the CPU.
+ * Run by user space (BPF_PROG_TEST_RUN) in its own process: finds the address of a CPU's counter
+ * for the misses of a program. Arguments: the program's file descriptor, its index in `at`, the
+ * CPU.
  */
 SEC("raw_tp")
 int rsn_find_misses(struct bpf_raw_tracepoint_args *ctx)

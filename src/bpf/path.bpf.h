@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The way a call takes through its function: which of the blocks ran that have a probe, and what
- * they compared. A session has a ring for each of its last few calls of such functions, which is
+ * The executed path of a call: the executed blocks with a probe, and the operands of their
+ * comparisons. A session has a ring for each of its last few calls of such functions. The ring is
  * logged when the call returns.
  */
 #ifndef RSN_PATH_BPF_H
@@ -11,13 +11,13 @@
 #include "table.bpf.h"
 
 enum {
-	PATH_CALLS = 16, /* rings of a session; a call's is that of its depth, modulo */
+	PATH_CALLS = 16, /* rings of a session; a call uses ring depth % PATH_CALLS */
 	PATH_NO_REGISTER = 0xff,
 	PATH_ROOMS_TRIED = 16,
-	PATH_NO_ROOM = -1, /* of a session whose calls are not followed, for too many others are */
+	PATH_NO_ROOM = -1, /* this session's calls are not followed: other sessions use all rings */
 };
 
-/* Where an operand is. */
+/* The location of an operand. */
 enum path_operand_kind {
 	PATH_NONE, /* nowhere: a constant */
 	PATH_REGISTER,
@@ -37,34 +37,34 @@ struct path_operand {
 struct path_probe {
 	__u32 number;
 	__u32 func_id;
-	__u32 condition; /* arm64: 1 + that on which the instruction compares; 0: always, if it does */
-	__u32 calls; /* 1: left is where the instruction calls, or jumps to */
+	__u32 condition; /* arm64: 1 + condition of a conditional comparison; 0: unconditional */
+	__u32 calls; /* 1: left is the target of the instruction's call or jump */
 	struct path_operand left;
 	struct path_operand right;
 };
 
 struct path_ring {
 	__u32 seq; /* of the call */
-	__u32 cnt; /* hits, those that were overwritten included */
-	__u64 taken; /* from the call, by one that it made: hits before are lost */
+	__u32 cnt; /* hits, including overwritten hits */
+	__u64 taken; /* another call, made by this one, took the ring: earlier hits are lost */
 	struct rsn_hit hits[RSN_PATH_HITS];
 };
 
 /*
- * Room for the paths of a session, which has it from the first hit to its end. Nothing is given back:
- * a session that is over is not at its place any more, which is looked at when another seeks room. So
- * the programs of calls and returns, which 5.10's verifier just takes, do nothing for it.
+ * The rings of a session, from its first hit to its end. A session does not release its rings. A
+ * session that needs rings checks whether the old owner is still at its place in the table. So the
+ * entry and return programs, which barely pass 5.10's verifier, need no code for this.
  */
 struct path_rings {
 	__u64 start_ts; /* of the session */
 	__u64 task;
 	__u64 place;
-	__u32 claims; /* by those who would have it now; as a bucket's in table.bpf.h */
+	__u32 claims; /* by sessions that want the rings now; as a bucket's in table.bpf.h */
 	__u32 unused;
 	struct path_ring rings[PATH_CALLS];
 };
 
-/* Sessions whose paths are kept at a time. */
+/* The maximum number of sessions with rings at a time. */
 const volatile __u32 path_sessions = 1;
 
 struct {
@@ -86,7 +86,7 @@ static __always_inline struct path_rings *path_rings_at(__u32 index)
 	return bpf_map_lookup_elem(&paths, &index);
 }
 
-/* Whether the session that has the rings goes on. */
+/* Whether the session that owns the rings still runs. */
 static __always_inline bool path_rings_in_use(const struct path_rings *rings)
 {
 	__u32 index = rings->place;
@@ -98,7 +98,7 @@ static __always_inline bool path_rings_in_use(const struct path_rings *rings)
 	       owner->rec.start_ts == rings->start_ts;
 }
 
-/* Has a session have rings that no running session has; false if others were faster. */
+/* Takes rings that no running session owns; false if another session was faster. */
 static __noinline bool path_rings_take(struct path_rings *rings, struct session *s, __u64 task)
 {
 	volatile __u32 *claims = &rings->claims;
@@ -106,7 +106,7 @@ static __noinline bool path_rings_take(struct path_rings *rings, struct session 
 
 	if (*claims || path_rings_in_use(rings))
 		return false;
-	add_in_order(&rings->claims, 1); /* whose they were is read behind it */
+	add_in_order(&rings->claims, 1); /* the old owner is read after this */
 	if (*claims == 1 && !path_rings_in_use(rings)) {
 		is_free = true;
 		rings->task = task;
@@ -119,7 +119,7 @@ static __noinline bool path_rings_take(struct path_rings *rings, struct session 
 	return is_free;
 }
 
-/* Room for the paths of session s, at its first hit: 1 + the index, or PATH_NO_ROOM. */
+/* Finds rings for session s at its first hit: returns 1 + their index, or PATH_NO_ROOM. */
 static __always_inline __u32 path_room(struct session *s, __u64 task)
 {
 	if (s->path_ts == s->rec.start_ts)
@@ -139,7 +139,7 @@ static __always_inline __u32 path_room(struct session *s, __u64 task)
 	return s->path_room;
 }
 
-/* The rings of session s, NULL if it has none. */
+/* Returns the rings of session s, NULL without rings. */
 static __always_inline struct path_rings *path_rings_of(struct session *s)
 {
 	if (s->path_ts != s->rec.start_ts || s->path_room == (__u32)PATH_NO_ROOM)
@@ -152,7 +152,7 @@ static __always_inline struct path_ring *path_ring_at(struct path_rings *rings, 
 	return &rings->rings[depth & (PATH_CALLS - 1)];
 }
 
-/* Logs which blocks the call ran that is about to return, if it is known. */
+/* Logs the executed blocks of the call that is about to return, if they were recorded. */
 static __noinline int path_log(void *ctx, struct session *s, __s64 result)
 {
 	struct path_rings *rings = path_rings_of(s);

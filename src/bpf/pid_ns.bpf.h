@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Process ids as PID namespaces number them. Everything else here goes by the kernel's own, those
- * of the first namespace; a process below it has a further id in each namespace down to its own.
+ * Process ids in PID namespaces. All other code here uses the ids of the initial namespace. A
+ * process in a nested namespace has a further id in each namespace down to its own.
  */
 #ifndef RSN_PID_NS_BPF_H
 #define RSN_PID_NS_BPF_H
 
 #include "settings.bpf.h"
 
-/* The process that reads us is in a PID namespace below the first. */
+/* The process that reads the records is in a nested PID namespace. */
 const volatile bool in_pid_ns = false;
 
-/* How many namespaces above that process's own the one is which its /proc shows. */
+/* The number of levels from that process's own namespace up to the namespace of its /proc. */
 const volatile __u32 proc_above = 0;
 
-/* The namespace which that /proc shows, and its level; rsn_pids finds them. */
+/* The namespace of that /proc, and its level; rsn_pids finds both. */
 __u64 proc_ns;
 __u32 proc_level;
 
@@ -22,25 +22,25 @@ enum {
 	MAX_PID_NS_LEVEL = 32, /* linux/pid_namespace.h */
 };
 
-/* What rsn_pids writes of each thread that the reader can name. */
+/* The output of rsn_pids for each thread in the reader's namespace. */
 struct pid_row {
 	__u32 own; /* its id in the reader's namespace */
-	__u32 proc; /* what the reader's /proc calls it, 0 if it does not show it */
-	__u32 kernel; /* its id in the first namespace */
-	__u32 leads; /* it is the first thread of its process, whose ids are the same */
+	__u32 proc; /* its id in the reader's /proc, 0 if it is not visible there */
+	__u32 kernel; /* its id in the initial namespace */
+	__u32 leads; /* it is the first thread of its process: pid and tgid are equal */
 };
 
 /* Puts the type into the object's BTF; no map has it. */
 const struct pid_row *rsn_pid_row __attribute__((unused));
 
-/* What a pid is called in the namespace at a level, which is not above its own. */
+/* Returns a pid's number in the namespace at `level`, which is at most the pid's own level. */
 static __always_inline struct upid *upid_at(struct pid *pid, __u32 level)
 {
 	return (void *)pid + bpf_core_field_offset(struct pid, numbers) +
 	       level * bpf_core_type_size(struct upid);
 }
 
-/* The id of a process in the namespace that /proc shows; 0 if it is not in there. */
+/* Returns the id of a process in the namespace of /proc; 0 if it is not in that namespace. */
 static __always_inline __u32 id_in_proc(struct pid *pid, __u32 level)
 {
 	struct upid *upid = upid_at(pid, proc_level);
@@ -69,7 +69,7 @@ static __noinline int fill_ids_below(struct rsn_session *rec)
 	return 0;
 }
 
-/* What the running thread is called elsewhere; level: that of the namespace it is in, 0: the first. */
+/* Fills in the running thread's ids in other namespaces; level: its namespace's, 0: initial. */
 static __always_inline void fill_ids(struct rsn_session *rec, __u32 level)
 {
 	rec->ns_tid = 0;
@@ -80,7 +80,7 @@ static __always_inline void fill_ids(struct rsn_session *rec, __u32 level)
 		fill_ids_below(rec);
 }
 
-/* Tells what every thread of the reader's PID namespace is called; runs in the reader. */
+/* Writes the ids of every thread in the reader's PID namespace; runs in the reader. */
 SEC("iter/task")
 int rsn_pids(struct bpf_iter__task *ctx)
 {

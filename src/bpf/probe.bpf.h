@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Injected probes: a hit in a thread that has a session becomes an event of it; they never start
- * one. A program learns by its cookie which probe it is, or, before Linux 5.15 (raw tracepoints:
- * 6.10), by being a copy of its own.
+ * Injected probes: a hit in a thread with a session becomes an event of that session. A hit never
+ * starts a session. The cookie of a program identifies the probe. Before Linux 5.15 (raw
+ * tracepoints: 6.10) each probe has its own copy of the program.
  */
 #ifndef RSN_PROBE_BPF_H
 #define RSN_PROBE_BPF_H
@@ -14,8 +14,9 @@ const volatile bool has_perf_cookie = false;
 const volatile bool has_raw_cookie = false;
 
 /*
- * A probe is hit in session s. flags: those of its event; cookie: its number and, as in a template's,
- * how many arguments there are; taken: what branches_take() gave, negative where it was not asked.
+ * A probe is hit in session s. flags: flags of the event; cookie: the probe's number and, as in a
+ * template's cookie, the number of arguments; taken: the result of branches_take(), negative if it
+ * was not called.
  */
 static __always_inline void probe_hit(void *ctx, struct session *s, __u64 flags, __u64 cookie,
 				      __s64 taken, enum probe_context is)

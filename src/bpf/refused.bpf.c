@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What the kernel writes to the audit log when a security module refuses something, and calls by which
- * a process restricts itself: seccomp filters, Landlock rule sets. `why` names by it the profile, the
- * rule and who made it.
+ * The kernel's audit records when a security module denies an operation, and system calls that
+ * restrict the calling process: seccomp filters, Landlock rule sets. `why` uses these records to
+ * name the profile, the rule and the process that installed it.
  *
- * Records of the whole machine: there are few, and the reader takes those of the command's threads.
+ * The records are of the whole machine: there are few, and the reader filters by the command's
+ * threads.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -17,7 +18,7 @@ enum {
 	REFUSED_AUDIT = 1, /* the text is the record */
 	REFUSED_INSTALLED = 2, /* `number`: the system call that succeeded */
 	REFUSED_TEXT_BYTES = 1024,
-	REFUSED_HEAD = 16, /* of a netlink message */
+	REFUSED_HEAD = 16, /* bytes of a netlink message's header */
 	REFUSED_CALLS = 3,
 	REFUSED_MOST = 2000, /* records of a run */
 	PR_SET_SECCOMP = 22,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What leaves the kernel of a session: its record, and before that the parts that go with it. */
+/* Sending a session: first its parts, then its record. */
 #ifndef RSN_REPORT_BPF_H
 #define RSN_REPORT_BPF_H
 
@@ -18,7 +18,7 @@ static __always_inline void copy_comm(char *to, const char *from)
 	((__u64 *)to)[1] = ((const __u64 *)from)[1];
 }
 
-/* Who the running thread and its process are: too many helper calls for each session. */
+/* Fills in the names of the running thread and process; too slow to do for each session. */
 static __always_inline void fill_identity(struct rsn_session *rec)
 {
 	struct task_struct *task = (struct task_struct *)bpf_get_current_task(), *leader;
@@ -38,16 +38,16 @@ static __always_inline void fill_identity(struct rsn_session *rec)
 	fill_ids(rec, BPF_CORE_READ(task, thread_pid, level));
 }
 
-/* Which kernel stack goes with what compose() makes. */
+/* Returns the kernel stack for the record that compose() makes. */
 static __always_inline __u64 kstack_used(struct session *s)
 {
 	return barrier_value(s->kstack_now ^ chain_continues(s)) & 1;
 }
 
 /*
- * Puts the record of a session together: `slots`, which holds its own or a copy of them and is
- * followed by as much room again, gets what was saved of the chain, and behind it the kernel stack.
- * Gives the bytes of both.
+ * Composes the record of a session. `slots` has the session's slots or a copy, followed by the same
+ * amount of free space. The saved part of the chain and then the kernel stack are appended there.
+ * Returns the bytes of slots and stack.
  */
 static __noinline __u64 compose(struct rsn_session *rec, struct rsn_slot *slots, struct session *s)
 {
@@ -78,7 +78,7 @@ static __noinline __u64 compose(struct rsn_session *rec, struct rsn_slot *slots,
 	return tail * sizeof(*slots) + kstack_cnt * sizeof(__u64);
 }
 
-/* Sends what is to arrive before a record: events, and what was seen with one of the stacks. */
+/* Sends the parts that must arrive before a record: events, and the data of one of the stacks. */
 static __always_inline void send_parts(void *ctx, struct session *s, __u64 kstack)
 {
 	if (keeps_log())
@@ -89,7 +89,7 @@ static __always_inline void send_parts(void *ctx, struct session *s, __u64 kstac
 		user_stack_send(ctx, s);
 }
 
-/* Sends the session as it stands; how it went is counted. */
+/* Sends the session in its current state; counts the result. */
 static __noinline int submit(void *ctx, struct session *s, __u64 now, __u32 flags)
 {
 	struct rsn_session *rec = &s->rec;
@@ -110,7 +110,7 @@ static __noinline int submit(void *ctx, struct session *s, __u64 now, __u32 flag
 	return 0;
 }
 
-/* Lets user space forget the parts of a session that turned out not worth reporting. */
+/* Makes user space discard the parts of a session that is not reported. */
 static __noinline int disown(void *ctx, struct session *s, __u64 now)
 {
 	struct rsn_session *rec = &s->rec;

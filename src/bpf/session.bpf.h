@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The session engine: what every attach mechanism calls at a traced function's entry and exit.
+ * The session engine: every attach mechanism calls it at a traced function's entry and exit.
  *
- * A session lasts from a thread's first call of an entry function to that call's return. It keeps
- * a shadow stack of the traced calls: slots [0, depth) are running, slots [depth, max_depth) have
- * returned, and end with the deepest call of the last chain: the one that failed first if is_err.
- * A call that is about to overwrite a failed chain saves it first, because the caller may yet
- * return the error (a cleanup helper that succeeds in between changes nothing).
+ * A session lasts from a thread's first call of an entry function to that call's return. It keeps a
+ * shadow stack of the traced calls: slots [0, depth) are running, slots [depth, max_depth) have
+ * returned, and end with the deepest call of the last chain. If is_err, that call failed first. A
+ * call that is about to overwrite a failed chain saves it first, because the caller may yet return
+ * the error (a cleanup helper that succeeds in between changes nothing).
  *
  * Sessions are keyed by task_struct, not by thread id (table.bpf.h). An execve in a thread that is
  * not the leader changes the id in the middle of a session, and idle threads all have id 0.
  *
- * There is no per-CPU state: the record is put together in the session itself, which belongs to
- * one thread. What can get in between is code that runs on top of that thread: an interrupt, or a
- * traced function that a helper of ours calls. It finds the session not at rest and leaves it alone,
- * at its entry and at its exit. So the same engine serves programs that can be preempted.
+ * There is no per-CPU state: the record is composed in the session itself, which belongs to one
+ * thread. Only code on top of that thread can run in between: an interrupt, or a traced function
+ * that a helper of ours calls. At its entry and exit, such code finds that the session is not at
+ * rest, and does not change it. So the same engine supports programs that can be preempted.
  */
 #ifndef RSN_SESSION_BPF_H
 #define RSN_SESSION_BPF_H
@@ -30,7 +30,7 @@
 #include "table.bpf.h"
 #include "transport.bpf.h"
 
-/* The session of a thread, NULL if it has none. */
+/* Returns the session of a thread, NULL without a session. */
 static __always_inline struct session *session_of(__u64 task)
 {
 	__u64 place = table_find(task);
@@ -47,7 +47,7 @@ static __always_inline void session_release(struct session *s, __u64 task)
 	table_release(task, s->place);
 }
 
-/* A new session, not at rest, for a thread that has none; NULL if there is no room. */
+/* Makes a session, not at rest, for a thread without a session; NULL if the table is full. */
 static __always_inline struct session *session_make(__u64 task, __u64 id)
 {
 	__u64 place = table_claim(task);
@@ -103,8 +103,8 @@ static __always_inline void push_slot(struct session *s, __u32 func_id, __u32 pl
 }
 
 /*
- * Records a call that session_join() found to be an interrupt's. It lies behind all that the thread
- * has left in its slots, and is gone when it returns: nothing of the thread's chains changes.
+ * Records a call that session_join() identified as an interrupt's call. Its slot is after all slots
+ * of the thread, and is dropped when the call returns: the thread's chains do not change.
  */
 static __noinline int interrupt_push(struct session *s, __u32 func_id, __u32 place, __u64 now)
 {
@@ -125,7 +125,7 @@ static __noinline int interrupt_push(struct session *s, __u32 func_id, __u32 pla
 	return 0;
 }
 
-/* Records a call, at `now`, where no more is asked for. */
+/* Records a call at `now`, for runs without further features (`plain`). */
 static __always_inline void push_plain(struct session *s, __u32 func_id, __u32 place, __u64 now)
 {
 	if (s->interrupt_depth)
@@ -154,9 +154,9 @@ static __always_inline void push(void *ctx, struct session *s, __u32 func_id, __
 }
 
 /*
- * Whether a result means failure; flags tell how to read it. A result without a type is an int if
- * the upper half of the register is what extends one, by zeros or by the sign: else a pointer with
- * a low half in -4095..-1 would be an error.
+ * Whether a result means failure; flags define how to interpret the result. A result without a type
+ * is an int only if the upper half of the register extends an int, by zeros or by the sign.
+ * Otherwise a pointer with a low half in -4095..-1 would be an error.
  */
 static __always_inline bool is_failure(__u32 flags, __s64 result)
 {
@@ -174,7 +174,7 @@ static __always_inline bool is_failure(__u32 flags, __s64 result)
 	return (__u64)result >= -max_errno && -result != flags >> RSN_FUNC_ERROR_SHIFT;
 }
 
-/* Takes what tells where the thread is now, for the chain that ends in the last call. */
+/* Takes the stacks and branches of the thread, for the chain that ends in the last call. */
 static __always_inline void take_stacks(void *ctx, struct session *s)
 {
 	take_kstack(ctx, s);
@@ -183,7 +183,7 @@ static __always_inline void take_stacks(void *ctx, struct session *s)
 	misses_note(s);
 }
 
-/* Takes the last call off the shadow stack. */
+/* Removes the last call from the shadow stack. */
 static __always_inline void pop(void *ctx, struct session *s, __u32 flags, __s64 result,
 				bool failed, __u64 now)
 {
@@ -209,9 +209,9 @@ static __always_inline void pop(void *ctx, struct session *s, __u32 flags, __s64
 }
 
 /*
- * Takes the last call off, which nobody will be told of: it succeeded, and only failed calls are
- * reported. Neither what it gave nor how long it took is of interest; the time is not even asked for,
- * which would cost as much as all the rest.
+ * Removes the last call, which is not reported: it succeeded, and only failed calls are reported.
+ * Its result and duration are not recorded. The time is not read, because that would take as long
+ * as the rest of the program.
  */
 static __always_inline void pop_untold(void *ctx, struct session *s)
 {
@@ -227,7 +227,7 @@ static __always_inline bool tells_failures_only(void)
 	return !emit_success && !emit_calls && !emit_interim && !debug_log;
 }
 
-/* The session's first call has not returned, and never will as far as we know: it is given up. */
+/* Abandons a session: its first call has not returned, and its return was probably missed. */
 static __always_inline void session_abandon(struct session *s, __u64 task)
 {
 	count(&stats.sessions_abandoned);
@@ -235,8 +235,8 @@ static __always_inline void session_abandon(struct session *s, __u64 task)
 }
 
 /*
- * Sorts out, when func_id is entered at `place`, which calls of a joined session must be over. False
- * if all are, and it with them.
+ * Drops the calls of a joined session that must have returned when func_id is entered at `place`.
+ * Returns false if all calls, and so the session, are over.
  */
 static __always_inline bool session_settle(struct session *s, __u64 task, __u32 place,
 					   __u32 func_id)
@@ -265,9 +265,8 @@ static __always_inline bool session_settle(struct session *s, __u64 task, __u32 
 
 /*
  * A traced function is entered. cookie: its id and enum rsn_func_flags; place: stack_place() of the
- * stack pointer at its first instruction. Gives the session the call belongs to,
- * the running one or one that it starts, or NULL. A push() and then session_leave() follow, or a
- * session_skip().
+ * stack pointer at its first instruction. Returns the session of the call, which is running or
+ * started here, or NULL. The caller then calls push() and session_leave(), or session_skip().
  */
 static __always_inline struct session *session_join(__u64 cookie, __u32 place)
 {
@@ -276,7 +275,7 @@ static __always_inline struct session *session_join(__u64 cookie, __u32 place)
 
 	if (s) {
 		if (!s->at_rest) {
-			/* what an interrupt calls is no loss */
+			/* an interrupt's calls are not missed calls */
 			if (same_stack(place, s->sp[0]))
 				count(&stats.calls_skipped);
 			return NULL;
@@ -301,7 +300,7 @@ static __always_inline int session_leave(struct session *s)
 	return 0;
 }
 
-/* The joined session's call whose return will not be caught: better no call than an endless one. */
+/* Skips a call of the joined session: its return will be missed, so the call would never end. */
 static __always_inline void session_skip(struct session *s)
 {
 	if (s->depth) {
@@ -314,7 +313,7 @@ static __always_inline void session_skip(struct session *s)
 	}
 }
 
-/* A function returns in an interrupt of the thread; false if that must be over. */
+/* A function returns in an interrupt of the thread; false if the interrupt must be over. */
 static __noinline int interrupt_exit(void *ctx, struct session *s, __u32 func_id, __s64 result)
 {
 	__u32 depth = interrupt_call_of(s, func_id);
@@ -391,8 +390,8 @@ over:
 }
 
 /*
- * A traced function returns; result: its result register; taken: what branches_take() gave, the first
- * thing the program did, or 0.
+ * A traced function returns; result: its result register; taken: the result of branches_take(),
+ * which the program called first, or 0.
  */
 static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result, __u64 taken)
 {
@@ -411,9 +410,9 @@ static __always_inline int session_exit(void *ctx, __u64 cookie, __s64 result, _
 }
 
 /*
- * The running thread exits: what is open is reported as it stands, and nothing stays behind. That
- * it does so inside its calls is for user space to tell, by the stack: a return may have been
- * missed. So a session that is not worth reporting is sent as well, to be counted.
+ * The running thread exits: its session is reported in the current state and then removed. User
+ * space decides by the stack whether the thread exits inside its calls, because a return may have
+ * been missed. So even a session that would not be reported is sent, to be counted.
  */
 static __always_inline int session_die(void *ctx, __u64 task)
 {

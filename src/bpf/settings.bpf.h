@@ -1,52 +1,53 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * What the loader tells the programs, and what they tell it outside of records.
- * The constants are set by name before load, so the verifier drops code for what is off.
+ * Settings from the loader to the programs, and counters from the programs to the loader. The
+ * loader sets the constants by name before the load, so the verifier drops the code of disabled
+ * features.
  */
 #ifndef RSN_SETTINGS_BPF_H
 #define RSN_SETTINGS_BPF_H
 
 #include "records.h"
 
-/* Where records go: the ring buffer (5.8), else per-CPU perf buffers. */
+/* Send records to the ring buffer (5.8), else to per-CPU perf buffers. */
 const volatile bool use_ringbuf = true;
 
 /* Report sessions that did not fail, too. */
 const volatile bool emit_success = false;
 
-/* What of a session is sent: its stack, and every call and return of it. */
+/* The sent parts of a session: its stack, and all its calls and returns. */
 const volatile bool emit_stack = true;
 const volatile bool emit_calls = false;
 const volatile bool emit_user_stack = false;
 
-/* Report sessions that go on, too: failures that would be forgotten, hits of injected probes. */
+/* Also report running sessions: failures that would be overwritten, hits of injected probes. */
 const volatile bool emit_interim = false;
 
-/* The CPUs keep branch records for us. */
+/* The CPUs record branches. */
 const volatile bool use_lbr = false;
 
-/* What calls were given, and so many bytes of it at most: of a call, and of one argument's target. */
+/* Capture arguments, with maximum bytes of a call and of one argument's target. */
 const volatile bool capture_args = false;
 const volatile __u64 args_max_total = 3072;
 const volatile __u64 args_max_data = 256;
 
-/* Which blocks of some functions the calls of them ran. */
+/* Record the executed blocks in calls of some functions. */
 const volatile bool emit_paths = false;
 
 /*
- * None of what is named so is asked for: emit_success, emit_calls, emit_interim, use_lbr, capture_args,
- * emit_paths, debug_log, keep_call_sites. The verifier drops what is done for a constant that is false,
- * but not its load: 15 of them in each call that is traced, but for this one.
+ * All these features are off: emit_success, emit_calls, emit_interim, use_lbr, capture_args,
+ * emit_paths, debug_log, keep_call_sites. The verifier drops the code for a false constant, but not
+ * the load of the constant. Without `plain`, each traced call would have 15 such loads.
  */
 const volatile bool plain = false;
 
 /* Sessions shorter than this many ns are not reported. */
 const volatile __u64 duration_ns = 0;
 
-/* How many sessions may run at a time. */
+/* The maximum number of sessions at a time. */
 const volatile __u32 sessions_max = 4096;
 
-/* How many entries the filter maps hold; with none, that filter is off. */
+/* The number of entries in the filter maps; with 0, that filter is off. */
 const volatile __u32 tgid_allow_cnt = 0;
 const volatile __u32 tgid_deny_cnt = 0;
 const volatile __u32 comm_allow_cnt = 0;
@@ -55,15 +56,15 @@ const volatile __u32 comm_deny_cnt = 0;
 /* Only the processes in the map tree, and the children they get, start sessions. */
 const volatile bool follow_tree = false;
 
-/* Opened when everything is attached, closed before anything is detached. */
+/* Set when all programs are attached, cleared before the first is detached. */
 bool ready;
 
 struct rsn_stats stats;
 
-/* Calls of entry functions that failed in less than duration_ns. No loss: so it was asked for. */
+/* Calls of entry functions that failed in less than duration_ns. The user excluded these calls. */
 __u64 failed_short;
 
-/* Puts the types of records.h into the object's BTF, where user space finds their layouts. */
+/* Puts the types of records.h into the object's BTF; user space reads their layouts there. */
 struct rsn_types {
 	enum rsn_record_type record_type;
 	enum rsn_func_flags func_flags;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The shadow stack of a session: which traced calls run, which chain of failures they left behind,
- * and the kernel stacks that go with it.
+ * The shadow stack of a session: the running traced calls, the last chain of failures, and their
+ * kernel stacks.
  */
 #ifndef RSN_SHADOW_BPF_H
 #define RSN_SHADOW_BPF_H
@@ -10,7 +10,7 @@
 
 #define ARRAY_SIZE(array) (sizeof(array) / sizeof((array)[0]))
 
-/* A place in what a session logs. */
+/* A position in a session's log. */
 struct log_mark {
 	__u32 bytes;
 	__u32 events;
@@ -18,50 +18,50 @@ struct log_mark {
 
 struct session {
 	/* All up to `at_rest` is 0 when a session begins. */
-	__u32 depth; /* traced calls running, those too deep for a slot included */
+	__u32 depth; /* running traced calls, including calls too deep for a slot */
 	__u32 max_depth;
-	__u32 saved_from; /* first slot of the saved chain, 0: there is none */
-	/* Calls running that an interrupt of the thread makes: their slots follow max_depth. */
+	__u32 saved_from; /* first slot of the saved chain, 0: no saved chain */
+	/* Running calls of an interrupt of the thread: their slots follow max_depth. */
 	__u32 interrupt_depth;
-	bool is_err; /* the last result that could tell was a failure */
-	__u8 kstacks_bare; /* a bit for each kstack that the kernel gave nothing of */
+	bool is_err; /* the last meaningful result was a failure */
+	__u8 kstacks_bare; /* a bit for each kstack that the kernel left empty */
 	bool misses_shared; /* with other threads; see misses.bpf.h */
-	bool interim_kept; /* `interims` has the saved chain as it was when it was saved */
+	bool interim_kept; /* `interims` has the saved chain in its state at the save */
 	bool user_stack_sent;
-	bool null_left_out; /* the saved chain was kept, and not a later one that returned NULL */
+	bool null_left_out; /* the saved chain was preferred to a later chain that returned NULL */
 	__u16 kstack_cnt[2];
 	__s16 branch_cnt[2]; /* branches kept with each kstack, or a negative errno; 0: none */
-	struct log_mark log; /* what the log holds */
-	struct log_mark log_sent; /* what it held before */
-	bool at_rest; /* no program is at work on it; never for one that has no thread */
-	__u8 kstack_now; /* which kstack belongs to the slots; the other one to the saved chain */
+	struct log_mark log; /* the contents of the log */
+	struct log_mark log_sent; /* the parts sent before */
+	bool at_rest; /* no program uses the session; false without a thread */
+	__u8 kstack_now; /* the kstack of the slots; the other kstack is of the saved chain */
 	__u64 place; /* in the table */
 	__u32 saved_to;
-	__u32 saved_parent; /* seq of the call that made the saved chain's first call */
-	__u64 branches_taken; /* what branches_take() gave the program that is at work; 0: nothing */
+	__u32 saved_parent; /* seq of the caller of the saved chain's first call */
+	__u64 branches_taken; /* result of branches_take() in the running program; 0: none */
 	/* See misses.bpf.h: */
 	__u64 switches; /* of the thread from its CPU, when the session began */
-	__u64 misses; /* on miss_cpu, as far as they are accounted for */
-	__u64 miss_at; /* where the first program's are counted there */
+	__u64 misses; /* counter on miss_cpu at the last check */
+	__u64 miss_at; /* address of the first program's counter there */
 	__u32 miss_cpu;
 	__u32 sp[RSN_MAX_DEPTH]; /* stack_place() at the entry of each running call */
-	/* The record as it is sent: header, slots, and the kernel stack moved up behind them. */
+	/* The sent record: header, slots, and directly after them the kernel stack. */
 	struct rsn_session rec;
 	struct rsn_slot slots[RSN_MAX_DEPTH];
 	/* The verifier takes saved[63] plus 63 slots for possible: kstack must follow. */
 	struct rsn_slot saved[RSN_MAX_DEPTH];
 	__u64 kstack[2][RSN_MAX_KSTACK];
 	/* Only where keep_call_sites is set: */
-	__u64 sites[RSN_MAX_DEPTH]; /* where each running call returns to */
+	__u64 sites[RSN_MAX_DEPTH]; /* return address of each running call */
 	__u64 outer[RSN_MAX_KSTACK - RSN_MAX_DEPTH]; /* kernel stack at the first call's entry */
 	__u32 outer_cnt;
-	bool from_sites[2]; /* which kstack was put together of them */
-	/* See path.bpf.h; they are of the session that began at path_ts. */
+	bool from_sites[2]; /* which kstack was made from sites and outer */
+	/* See path.bpf.h; valid for the session that began at path_ts. */
 	__u32 path_room;
 	__u64 path_ts;
 };
 
-/* One for each place of the table. */
+/* One entry for each place of the table. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 4096);
@@ -69,7 +69,7 @@ struct {
 	__type(value, struct session);
 } sessions SEC(".maps");
 
-/* v, of which the compiler assumes nothing from here on, so that a check of it survives. */
+/* Returns v and hides its value from the compiler, so a check of the result is not removed. */
 static __always_inline __u64 barrier_value(__u64 v)
 {
 	barrier_var(v);
@@ -104,9 +104,9 @@ static __always_inline __u32 stack_place(__u32 sp)
 }
 
 /*
- * Where the stack is on which a trampoline or a raw tracepoint has put the program's context: below
- * the caller's frame and above the function's. The verifier takes half of a pointer for a number,
- * if the loader may see the kernel's memory.
+ * Returns the stack place of the context from a trampoline or a raw tracepoint: it is below the
+ * caller's frame and above the function's frame. The verifier treats half of a pointer as a number
+ * if the loader may read the kernel's memory.
  */
 static __always_inline __u32 context_place(void *ctx)
 {
@@ -116,7 +116,7 @@ static __always_inline __u32 context_place(void *ctx)
 	return stack_place(low);
 }
 
-/* Kernel stacks have so many places, and those of threads lie at multiples of it. */
+/* Places in a kernel stack; the stacks of threads lie at multiples of this number. */
 const volatile __u32 stack_places = (16 << 10) / 8;
 
 /* Whether two stack places are on the same stack: interrupts run on stacks of their own. */
@@ -132,7 +132,7 @@ static __always_inline bool same_stack(__u32 place, __u32 other)
  */
 static __always_inline bool has_returned(__u32 place, __u32 place_func, __u32 now, __u32 func_id)
 {
-	if (place > now) /* mostly: it is the caller, and goes on */
+	if (place > now) /* the usual case: it is the caller, and still runs */
 		return false;
 	return same_stack(place, now) && (place < now || place_func == func_id);
 }
@@ -159,9 +159,10 @@ static __always_inline void copy_chain(struct rsn_slot *to, const struct rsn_slo
 }
 
 /*
- * Whether the saved chain is kept, and not one from slot `from` on that returned NULL. Its caller
- * still runs, and it returned an error's number: behind an error, in the clean-up, NULL is an
- * ordinary answer. If its caller then returns another error, it is not the reason.
+ * Whether to keep the saved chain instead of a chain from slot `from` on that returned NULL. The
+ * caller of the saved chain still runs, and the saved chain returned an error number. In the
+ * clean-up after an error, NULL is an ordinary result. If the caller then returns another error,
+ * the saved chain is not the cause.
  */
 static __always_inline bool keeps_saved(struct session *s, __u32 from)
 {
@@ -171,8 +172,8 @@ static __always_inline bool keeps_saved(struct session *s, __u32 from)
 }
 
 /*
- * Keeps the failed chain slots [depth, max_depth) from being overwritten. If it is what led to the
- * saved chain, it goes in front of that, whose kernel stack is the deeper one.
+ * Saves the failed chain in slots [depth, max_depth) before it is overwritten. If that chain called
+ * the saved chain, it is put in front of the saved chain, and the deeper kernel stack is kept.
  */
 static __noinline int save_chain(struct session *s)
 {
@@ -195,13 +196,13 @@ static __noinline int save_chain(struct session *s)
 	return 0;
 }
 
-/* The kernel cannot unwind behind a return probe (before 5.15): note where each call returns to. */
+/* The kernel cannot unwind behind a return probe (before 5.15): record all return addresses. */
 const volatile bool keep_call_sites = false;
 
 /*
- * Makes a kernel stack of what was noted at the entries: where the running calls return to, and
- * what was above the first. Calls in between that are not traced are missing from it. Gives the
- * number of its entries.
+ * Makes a kernel stack from the data recorded at the entries: the return addresses of the running
+ * calls, and the outer stack of the first call. Untraced calls in between are missing. Returns the
+ * number of entries.
  */
 static __noinline __u32 stack_from_sites(struct session *s, __u64 *kstack)
 {
@@ -262,11 +263,11 @@ static __always_inline void take_kstack(void *ctx, struct session *s)
 }
 
 /*
- * Takes bare kernel stacks again, at the return of a call further out. When a traced function ends
- * in a jump to another one, the return address of both is the same word, hooked twice. Linux 7.3
- * begins to unwind at what it finds there when the inner one returns: the outer one's hook, from
- * where it does not get on. The outer one returns right after, to the same place: its stack is the
- * one that was asked for. (Behind a hook that is not ours it is the next traced caller's.)
+ * Takes empty kernel stacks again, at the return of an outer call. If a traced function ends in a
+ * jump to another traced function, both have the same word as return address, hooked twice. When
+ * the inner function returns, Linux 7.3 begins to unwind at the outer function's hook and fails
+ * there. The outer function returns right after, to the same place, so its stack is the wanted
+ * stack. (Behind a hook of another tool, it is the stack of the next traced caller.)
  */
 static __noinline int retake_kstacks(void *ctx, struct session *s)
 {
@@ -276,7 +277,7 @@ static __noinline int retake_kstacks(void *ctx, struct session *s)
 	return 0;
 }
 
-/* Forgets the running calls from `depth` on: their returns were missed. */
+/* Drops the running calls from `depth` on: their returns were missed. */
 static __always_inline void drop_calls(struct session *s, __u32 depth)
 {
 	s->rec.lost_exits += s->depth - depth;
@@ -301,10 +302,10 @@ static __noinline int drop_returned(struct session *s, __u32 place, __u32 func_i
 	return 0;
 }
 
-/* What a call is that is not on the stack of the session's first one. */
+/* The kinds of a call that is on another stack than the session's first call. */
 enum other_stack {
-	STACK_OF_INTERRUPT, /* an interrupt of the thread makes it */
-	STACK_OF_SESSION, /* it is like any other: an interrupt's stack may lie across our bounds */
+	STACK_OF_INTERRUPT, /* a call of an interrupt of the thread */
+	STACK_OF_SESSION, /* an ordinary call: an interrupt's stack may cross our bounds */
 	STACK_OF_NEXT, /* the interrupt whose call began the session must be over */
 };
 
@@ -319,13 +320,13 @@ static __noinline int other_stack(struct session *s, __u64 task, __u32 place)
 	return same_stack(place, own) || apart >= stack_places ? STACK_OF_NEXT : STACK_OF_SESSION;
 }
 
-/* The slot of the interrupt's call at `depth`, from 1, which may be beyond the last one. */
+/* Returns the slot of the interrupt's call at `depth`, from 1; may be beyond the last slot. */
 static __always_inline __u64 interrupt_slot(struct session *s, __u32 depth)
 {
 	return s->max_depth + depth - 1;
 }
 
-/* The interrupt's calls from `depth` on must be over: their returns were missed. */
+/* Drops the interrupt's calls from `depth` on: their returns were missed. */
 static __always_inline void drop_interrupt_calls(struct session *s, __u32 depth)
 {
 	s->rec.lost_exits += s->interrupt_depth - depth;
@@ -333,8 +334,7 @@ static __always_inline void drop_interrupt_calls(struct session *s, __u32 depth)
 }
 
 /*
- * Whether a probe, hit at `place`, is so in an interrupt of the session's thread; place: 0 if it is not
- * known.
+ * Whether a probe hit at `place` is in an interrupt of the session's thread; place: 0 if unknown.
  */
 static __always_inline bool is_interrupt(struct session *s, __u64 task, __u32 place)
 {
@@ -346,7 +346,7 @@ static __always_inline bool is_interrupt(struct session *s, __u64 task, __u32 pl
 	return false;
 }
 
-/* An interrupt of the thread calls func_id: those of its calls that must have returned go. */
+/* An interrupt of the thread calls func_id: drops its calls that must have returned. */
 static __noinline int drop_interrupted(struct session *s, __u32 place, __u32 func_id)
 {
 	__u32 kept = s->interrupt_depth;
@@ -365,7 +365,7 @@ static __noinline int drop_interrupted(struct session *s, __u32 place, __u32 fun
 	return 0;
 }
 
-/* The depth of the interrupt's innermost running call of func_id; 0 if there is none. */
+/* Returns the depth of the interrupt's innermost running call of func_id; 0 without such a call. */
 static __noinline __u32 interrupt_call_of(struct session *s, __u32 func_id)
 {
 	__u32 depth = s->interrupt_depth;
@@ -380,7 +380,7 @@ static __noinline __u32 interrupt_call_of(struct session *s, __u32 func_id)
 	return depth;
 }
 
-/* Makes the innermost running call of func_id the last one; false if there is none. */
+/* Makes the innermost running call of func_id the last call; false without such a call. */
 static __noinline int unwind_to(struct session *s, __u32 func_id)
 {
 	__u32 depth = s->depth;

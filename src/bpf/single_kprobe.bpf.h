@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Attached to single kprobes and kretprobes: one perf event per function, whose cookie tells which
- * it is (Linux 5.15), or one tracefs event with many probes, where the address has to.
+ * Programs for single kprobes and kretprobes: one perf event per function, with a cookie that
+ * identifies the function (Linux 5.15), or one tracefs event with many probes, where the address
+ * identifies the function.
  */
 #ifndef RSN_SINGLE_KPROBE_BPF_H
 #define RSN_SINGLE_KPROBE_BPF_H
@@ -9,20 +10,20 @@
 #include "known.bpf.h"
 #include "kprobe.bpf.h"
 
-/* What stands in for the return address of a call with a kretprobe, see return_missed(). */
+/* The replacement of the return address of a call with a kretprobe, see return_missed(). */
 const volatile __u64 return_hook = 0;
 
 /* Probes have attach cookies: a function's own, or no_cookie for a tracefs event. */
 const volatile bool has_cookie = false;
 
-/* bpf_get_func_ip() is there (Linux 5.15). */
+/* The kernel has bpf_get_func_ip() (Linux 5.15). */
 const volatile bool has_func_ip = false;
 
-/* Where it is not: addresses of the kernel's current_kprobe (per CPU) and __per_cpu_offset. */
+/* Otherwise: addresses of the kernel's current_kprobe (per CPU) and __per_cpu_offset. */
 const volatile __u64 current_kprobe_addr = 0;
 const volatile __u64 per_cpu_offset_addr = 0;
 
-/* Where these are not known either: a return is the call's that was made at its place on the stack. */
+/* If these are unknown, too: a return is matched to a call by its place on the stack. */
 const volatile bool returns_by_place = false;
 
 /* Then: the cookie of each function, by its id. */
@@ -33,7 +34,7 @@ struct {
 	__type(value, __u64);
 } func_cookies SEC(".maps");
 
-/* Where a probe has no cookie of its own: function address to what the cookie would be. */
+/* For probes without cookies: function address to the function's cookie. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -42,18 +43,18 @@ struct {
 } ip_to_cookie SEC(".maps");
 
 enum {
-	ENDBR_SIZE = 4, /* where functions begin with ENDBR64, probes sit behind it */
+	ENDBR_SIZE = 4, /* if functions begin with ENDBR64, probes are after it */
 #if defined(__TARGET_ARCH_x86)
 	BREAKPOINT_SIZE =
-		1, /* where the instruction pointer of a kprobe stands behind its address */
-	RETURN_POPS = 1, /* what a return takes off the stack, in units of stack_place() */
+		1, /* distance of a kprobe's instruction pointer from its address */
+	RETURN_POPS = 1, /* size that a return pops off the stack, in units of stack_place() */
 #else
 	BREAKPOINT_SIZE = 0,
 	RETURN_POPS = 0, /* the address is in a register */
 #endif
 };
 
-/* The address of the kprobe or kretprobe that is being handled on this CPU. */
+/* Returns the address of the kprobe or kretprobe that this CPU is handling. */
 static __always_inline __u64 current_probe(void)
 {
 	__u64 cpu = bpf_get_smp_processor_id(), base = 0;
@@ -76,7 +77,7 @@ static __always_inline __u64 mapped_cookie(__u64 address)
 	return cookie ? *cookie : no_cookie;
 }
 
-/* The cookie of the function whose probe is at `address`; no_cookie if it is none of ours. */
+/* Returns the cookie of the function with the probe at `address`; no_cookie for other probes. */
 static __always_inline __u64 probe_cookie(struct pt_regs *ctx, __u64 address)
 {
 	__u64 cookie = known_cookie(address);
@@ -93,10 +94,10 @@ static __always_inline __u64 probe_cookie(struct pt_regs *ctx, __u64 address)
 }
 
 /*
- * The cookie of the thread's call that was made at `place` and has not returned; or no_cookie. Those
- * of an interrupt come first, they are above all that the thread has in its slots. A return of no
- * call is counted here, for without a cookie nothing of it gets further; where there was no slot for
- * the call, that has been counted. Not static, so that the verifier goes through it once.
+ * Returns the cookie of the thread's running call that was made at `place`, or no_cookie. Calls of
+ * an interrupt are searched first; their slots are above the thread's slots. A return without a
+ * call is counted here, because without a cookie it is not processed further. If the call had no
+ * slot, that has been counted before. Not static, so the verifier checks the function once.
  */
 __noinline __u64 cookie_by_place(__u64 task, __u32 place)
 {
@@ -120,7 +121,7 @@ __noinline __u64 cookie_by_place(__u64 task, __u32 place)
 	return cookie ? *cookie : no_cookie;
 }
 
-/* Whether no slot is left for a further call of the thread's session, which is then counted. */
+/* Whether the thread's session has no slot for a further call; counts such a call. */
 __noinline int is_too_deep(__u64 task)
 {
 	struct session *s = session_of(task);
@@ -131,7 +132,7 @@ __noinline int is_too_deep(__u64 task)
 	return true;
 }
 
-/* The cookie of the function that returns. */
+/* Returns the cookie of the returning function. */
 static __always_inline __u64 return_cookie(struct pt_regs *ctx)
 {
 	if (has_func_ip)
@@ -152,7 +153,7 @@ int rsn_kprobe(struct pt_regs *ctx)
 	cookie = probe_cookie(ctx, PT_REGS_IP(ctx) - BREAKPOINT_SIZE);
 	if (cookie == no_cookie)
 		return 0;
-	/* a call without a slot has no place to be known by when it returns */
+	/* Without a slot, the return of a call cannot be matched by its place. */
 	if (returns_by_place && is_too_deep(bpf_get_current_task()))
 		return 0;
 	kprobe_enter(ctx, cookie, return_hook);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Which thread has which session: a hash table of our own, on array maps. The verifier turns their
- * lookups into a few instructions, where a hash map takes two calls; nothing is allocated, and a
- * session costs no map update.
+ * The sessions by thread: a hash table of our own, on array maps. The verifier inlines lookups in
+ * array maps as a few instructions, but a lookup in a hash map takes two calls. This table needs no
+ * allocation, and a session needs no map update.
  *
- * A thread's session is in the bucket its task_struct hashes to or, if that is full, in one of the
- * next. Only the thread itself looks for it, so nothing but the claim of a place needs care.
+ * A thread's session is in the bucket of its task_struct's hash or, if that bucket is full, in one
+ * of the next buckets. Only the thread itself searches its session, so only the claim of a place
+ * needs synchronization.
  */
 #ifndef RSN_TABLE_BPF_H
 #define RSN_TABLE_BPF_H
@@ -22,23 +23,23 @@ enum {
 struct bucket {
 	__u64 tasks[BUCKET_SIZE]; /* 0: free */
 	/*
-	 * The index of each place below, how many buckets behind its own it is above. Read from here
-	 * it is just a number to the verifier, which else follows each of them to the end.
+	 * Low half: the index of each place. High half: the distance from its own bucket. The
+	 * verifier treats a number read from here as unknown; otherwise it checks each one.
 	 */
 	__u64 places[BUCKET_SIZE];
 	__u32 claims[BUCKET_SIZE];
-	/* Sessions that each place has had: the owner of the place adds, so that nobody has to wait. */
+	/* Sessions that each place has had: only the owner adds, so no lock is needed. */
 	__u32 runs[BUCKET_SIZE];
 	__u32 spilled; /* running sessions that found this bucket full and went on */
 	__u32 unused;
 };
 
-/* As many as sessions_max places need; the loader makes so many. */
+/* The number of buckets for sessions_max places; set by the loader. */
 const volatile __u32 buckets_max = 4096 / BUCKET_SIZE;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, MAPPABLE); /* who looks for sessions by bpf(2) may have one by that */
+	__uint(map_flags, MAPPABLE); /* a reader by bpf(2) could start a session by that */
 	__uint(max_entries, 4096 / BUCKET_SIZE);
 	__type(key, __u32);
 	__type(value, struct bucket);
@@ -61,7 +62,7 @@ static __always_inline __u32 next_bucket(__u32 index)
 	return index + 1 < buckets_max ? index + 1 : 0;
 }
 
-/* The place of `task` in a bucket, no_place if it is not there. */
+/* Returns the place of `task` in a bucket, no_place if it is not there. */
 static __always_inline __u64 place_in(const struct bucket *bucket, __u64 task)
 {
 	for (__u32 i = 0; i < BUCKET_SIZE; i++)
@@ -71,11 +72,11 @@ static __always_inline __u64 place_in(const struct bucket *bucket, __u64 task)
 }
 
 /*
- * Not static, like all below that take and give nothing but numbers: the verifier goes through such
- * a function once, and through a static one at each call in each state. With static ones and 16
- * buckets 6.1 looked at 704,000 instructions for rsn_kprobe, which took 14 s under emulation. The
- * copies of the fentry templates carry no function information, so that all is static in them: for
- * those there are no more than 4 buckets (217,000 instructions with 8, 22,000 with 4).
+ * Not static, like all functions below with only numbers as arguments and results: the verifier
+ * checks such a function once, but a static function at each call in each state. With static
+ * functions and 16 buckets, 6.1 checked 704,000 instructions for rsn_kprobe, which took 14 s under
+ * emulation. The copies of the fentry templates have no function information, so all their
+ * functions are static: they use at most 4 buckets (217,000 instructions with 8, 22,000 with 4).
  */
 __noinline __u64 table_find_in(__u64 task, __u32 index)
 {
@@ -84,7 +85,7 @@ __noinline __u64 table_find_in(__u64 task, __u32 index)
 	return bucket ? place_in(bucket, task) : no_place;
 }
 
-/* Looks behind a full bucket. */
+/* Searches the buckets after a full bucket. */
 __noinline __u64 table_find_spilled(__u64 task, __u32 index)
 {
 	for (__u32 tried = 1; tried < BUCKETS_TRIED; tried++) {
@@ -102,7 +103,7 @@ __noinline __u64 table_find_spilled(__u64 task, __u32 index)
 	return no_place;
 }
 
-/* Where the session of thread `task` is, no_place if it has none. */
+/* Returns the place of the session of thread `task`, no_place without a session. */
 static __always_inline __u64 table_find(__u64 task)
 {
 	__u32 index = home_of(task);
@@ -118,8 +119,9 @@ static __always_inline __u64 table_find(__u64 task)
 }
 
 /*
- * Takes a free place of a bucket. Who makes a place's count 1 has it: of two that add at the same
- * time at least one reads 2 and goes on. (An addition that returns its result needs Linux 5.12.)
+ * Claims a free place of a bucket. The thread that changes a place's count to 1 owns the place: if
+ * two threads add at the same time, at least one reads 2 and tries the next place. (An addition
+ * that returns its result requires Linux 5.12.)
  */
 __noinline __u64 table_claim_in(__u64 task, __u32 index, __u64 behind)
 {
@@ -145,7 +147,7 @@ __noinline __u64 table_claim_in(__u64 task, __u32 index, __u64 behind)
 	return no_place;
 }
 
-/* Gives buckets before the one that is `tried` behind `index` what they are to know of it. */
+/* Adds `change` to `spilled` of the `tried` buckets from `index` on. */
 __noinline int table_spill(__u32 index, __u32 tried, __u32 change)
 {
 	for (__u32 i = 0; i < BUCKETS_TRIED && i < tried; i++) {
@@ -158,7 +160,7 @@ __noinline int table_spill(__u32 index, __u32 tried, __u32 change)
 	return 0;
 }
 
-/* Makes place for the session of a thread that has none; no_place if there is too little. */
+/* Claims a place for the session of a thread without a session; no_place if all are used. */
 __noinline __u64 table_claim(__u64 task)
 {
 	__u32 home = home_of(task), index = home;
@@ -176,10 +178,10 @@ __noinline __u64 table_claim(__u64 task)
 	return no_place;
 }
 
-/* Atomic additions can give what was there before: all of the object's do, or none (the loader). */
+/* Atomic additions return the old value: the loader sets this for the whole object. */
 const volatile bool has_fetch = true;
 
-/* A full barrier, of a helper: the kernel hands a record over by an exchange. Nobody reads it. */
+/* A full barrier by a helper: the kernel releases a record by an exchange. No reader gets it. */
 static __always_inline void barrier_by_record(void)
 {
 	void *record = use_ringbuf ? bpf_ringbuf_reserve(&events, sizeof(__u64), 0) : NULL;
@@ -189,10 +191,10 @@ static __always_inline void barrier_by_record(void)
 }
 
 /*
- * An addition, and between what is read and written before it and behind it a full barrier. On x86 each
- * is one; on arm64 one whose result nobody uses orders nothing, so the result is asked for there. (5.18
- * is the first that can do that on arm64; before, a helper is the barrier, if not with perf buffers or
- * a full ring.)
+ * An addition that is also a full barrier for the reads and writes before and after it. On x86
+ * every atomic addition is a full barrier. On arm64 an addition without a used result orders
+ * nothing, so the result is fetched there. (On arm64 this requires 5.18. Before, a helper is the
+ * barrier, except with perf buffers or a full ring.)
  */
 static __always_inline void add_in_order(__u32 *counter, __s32 change)
 {
@@ -211,17 +213,17 @@ static __always_inline void add_in_order(__u32 *counter, __s32 change)
 }
 
 /*
- * Lets others have a place, after all that its owner has written: the last writes of the old owner, the
- * one that empties the place among them, may not arrive behind the first ones of the new owner. Who
- * claims a place needs no order: its writes depend on what it read in the claims. Who reads more of what
- * the last owner wrote does need it.
+ * Releases a place after all writes of its owner. The last writes of the old owner, including the
+ * write that empties the place, must not become visible after the first writes of the new owner. A
+ * thread that claims a place needs no barrier, because its writes depend on the value that it read
+ * in the claims. It needs a barrier only to read more of the last owner's data.
  */
 static __always_inline void claim_release(__u32 *claims)
 {
 	add_in_order(claims, -1);
 }
 
-/* Gives back what table_claim() gave. */
+/* Releases a place of table_claim(). */
 static __always_inline void table_release(__u64 task, __u64 place)
 {
 	struct bucket *bucket = bucket_at((__u32)place / BUCKET_SIZE);

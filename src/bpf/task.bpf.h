@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What forks and exits of threads mean for the followed tree and for open sessions. */
+/* Forks and exits of threads: updates the followed tree and ends open sessions. */
 #ifndef RSN_TASK_BPF_H
 #define RSN_TASK_BPF_H
 
@@ -12,8 +12,8 @@ static __always_inline __u64 group_of(struct task_struct *task)
 }
 
 /*
- * Runs before the child does, so that nothing of it is missed. A child that is not to be followed
- * may have the id of a process that was, and whose memory is not given back yet.
+ * Runs before the child, so none of the child's calls is missed. A child that is not followed may
+ * have the id of a followed process that is dead, but not freed yet.
  */
 SEC("raw_tp/sched_process_fork")
 int rsn_task_fork(struct bpf_raw_tracepoint_args *ctx)
@@ -39,10 +39,10 @@ int rsn_task_exit(struct bpf_raw_tracepoint_args *ctx)
 }
 
 /*
- * do_exit still closes files and more after sched_process_exit, which can start sessions: so only
- * here, when the task_struct is given back, does its process leave the tree, and does a session
- * disappear that was begun so late and never ended. No other thread's execve can have taken the
- * id of a leader (pid == tgid) that comes here, but a new process can, which stays in the tree.
+ * After sched_process_exit, do_exit still closes files, which can start sessions. So the process
+ * leaves the tree only here, when the task_struct is freed, and a session that began so late and
+ * never ended is removed here. No other thread's execve can have taken the id of a leader (pid ==
+ * tgid) that comes here. A new process can have taken it, and that process stays in the tree.
  */
 SEC("raw_tp/sched_process_free")
 int rsn_task_free(struct bpf_raw_tracepoint_args *ctx)

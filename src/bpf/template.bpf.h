@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Templates: programs of which the loader makes a copy for each place they are attached to, where
- * the kernel has no other way to tell a program where it is. The copy is told by a constant.
+ * Templates: programs that the loader copies for each attach point, if the kernel has no other way
+ * to identify the attach point in the program. A constant in the copy identifies the attach point.
  */
 #ifndef RSN_TEMPLATE_BPF_H
 #define RSN_TEMPLATE_BPF_H

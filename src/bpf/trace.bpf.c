@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * All programs that trace, in one object: they share one session engine, its maps and globals, so
- * that several attach mechanisms serve one run. The loader picks the programs it needs.
+ * All tracing programs, in one object. They share one session engine, its maps and globals, so one
+ * run can use several attach mechanisms. The loader loads only the programs that it needs.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

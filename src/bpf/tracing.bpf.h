@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Attached through BPF trampolines: one fsession.multi link for many functions (Linux 7.x), or a
- * pair of programs per function (5.5).
+ * Programs for BPF trampolines: one fsession.multi link for many functions (Linux 7.x), or a pair
+ * of programs per function (5.5).
  */
 #ifndef RSN_TRACING_BPF_H
 #define RSN_TRACING_BPF_H
@@ -10,9 +10,9 @@
 #include "template.bpf.h"
 
 /*
- * The kernel calls no program that is already running on the CPU, for another thread that was
- * preempted in it for instance: a return may be missed. The next call tells by its place that the
- * last one is over.
+ * The kernel does not call a program that already runs on the CPU, for example in a preempted
+ * thread: a return may be missed. The stack place of the next call shows that the last call is
+ * over.
  */
 static __always_inline int tracing_enter(void *ctx, __u64 cookie)
 {
@@ -49,8 +49,8 @@ int rsn_fsession(void *ctx)
 }
 
 /*
- * Templates (attach/fentry.py). In rsn_fexit the load behind the function's cookie is made to read
- * the result, which follows the arguments.
+ * Templates (attach/fentry.py). In rsn_fexit, the loader patches the load after the function's
+ * cookie to read the result, which follows the arguments.
  */
 SEC("fentry/vfs_read")
 int rsn_fentry(void *ctx)

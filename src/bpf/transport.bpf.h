@@ -4,18 +4,18 @@
 
 #include "settings.bpf.h"
 
-/* The loader makes it a perf event array where the kernel has no ring buffer (before 5.8). */
+/* The loader changes it to a perf event array if the kernel has no ring buffer (before 5.8). */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 8 << 20);
 } events SEC(".maps");
 
-/* The reader comes by ten times a second; so much data wakes it before. */
+/* The reader polls ten times a second; this number of bytes wakes the reader earlier. */
 const volatile __u64 wake_bytes = 256 << 10;
 
 /*
- * A wake-up is dearer than a session, and a reader that is behind needs none: so it is not woken
- * for each record, but for one that crosses a multiple of wake_bytes.
+ * A wake-up costs more than a session, and a reader that is behind does not need it. So only a
+ * record that crosses a multiple of wake_bytes wakes the reader.
  */
 static __always_inline __u64 wakeup(__u64 size)
 {

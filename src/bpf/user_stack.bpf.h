@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Where in its program a thread made the call into the kernel. Build ids and file offsets tell it
- * even when the process is gone before anybody can look at its mappings.
+ * The user stack of the thread's call into the kernel. Build ids and file offsets identify the
+ * frames even if the process exits before user space reads its mappings.
  */
 #ifndef RSN_USER_STACK_BPF_H
 #define RSN_USER_STACK_BPF_H
@@ -14,7 +14,7 @@
 struct user_frame {
 	__s32 status; /* enum bpf_stack_build_id_status */
 	__u8 build_id[20];
-	__u64 place; /* offset in the file, or the address where there is no build id */
+	__u64 place; /* offset in the file, or the address without a build id */
 };
 
 struct user_stack {
@@ -22,7 +22,7 @@ struct user_stack {
 	struct user_frame frames[RSN_MAX_USTACK];
 };
 
-/* One for each place of the session table; the loader makes it so where user stacks are sent. */
+/* One entry for each place of the session table; the loader sets the size for user stacks. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -30,7 +30,7 @@ struct {
 	__type(value, struct user_stack);
 } user_stacks SEC(".maps");
 
-/* Sends the running thread's user stack, once for each session: it does not change meanwhile. */
+/* Sends the running thread's user stack, once per session: it does not change in a session. */
 static __noinline int user_stack_send(void *ctx, struct session *s)
 {
 	__u32 index = s->place;

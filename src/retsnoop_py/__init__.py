@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Find out which line of the Linux kernel returned that error.
 
-:func:`trace` follows calls in the running kernel, :func:`replay` shows a recording again,
-:func:`why` says why a command failed, :func:`diff` what fails in one of two recordings only,
-:func:`load_objects` says on which kernels BPF objects load, :func:`explain` why not, by a log,
-:func:`select` what would be traced, :func:`doctor` what this machine can do.
-:class:`Machine` boots another kernel, :mod:`retsnoop_py.render` writes sessions as text and JSON.
-docs/api.md has examples. Nothing of it is imported before it is used.
+* :func:`trace` follows calls in the running kernel.
+* :func:`replay` shows a recording again.
+* :func:`why` explains why a command failed.
+* :func:`diff` reports the failures that only one of two recordings has.
+* :func:`load_objects` reports on which kernels BPF objects load.
+* :func:`explain` explains a failed load from its log.
+* :func:`select` lists the functions that would be traced.
+* :func:`doctor` reports what this machine supports.
+* :class:`Machine` boots another kernel.
+* :mod:`retsnoop_py.render` writes sessions as text and JSON.
+
+docs/api.md has examples. A submodule is imported when one of its names is first used.
 """
 
 from __future__ import annotations
 
-# typing's own, which mypy knows by its name; importing typing is a third of `--version`
+# mypy recognizes this name. Importing typing would take a third of the time of `--version`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from retsnoop_py import render
@@ -97,7 +103,7 @@ __all__ = [
     "why",
 ]
 
-#: Where each name is, in modules of this package; those of errors are all others.
+#: The module of this package that defines each name. All other names are in ``errors``.
 _PLACES = {
     "api.comparing": ("diff",),
     "api.loading": ("explain", "load_objects"),
@@ -117,7 +123,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> object:
-    """Import what is asked for (PEP 562)."""
+    """Import and return the public object ``name`` (PEP 562)."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

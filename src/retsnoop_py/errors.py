@@ -3,11 +3,11 @@
 
 The statuses follow sysexits(3) so that a script can tell them apart::
 
-    RetsnoopError                1   something we did not foresee
+    RetsnoopError                1   an unforeseen error
     ├── UsageError              64   the command line is wrong
     ├── DataError               65   a file is there but cannot be used (damaged, wrong build id)
-    ├── InputError              66   what was asked for does not exist (no match, no such file)
-    ├── UnavailableError        69   the kernel lacks what is needed
+    ├── InputError              66   a named thing does not exist (no match, no such file)
+    ├── UnavailableError        69   the kernel lacks a required feature
     │   └── BpfError            69   a bpf() or libbpf call failed; has errno and verifier log
     ├── OutputError             74   output could not be written (disk full, unwritable path)
     ├── PrivilegeError          77   more privileges are needed
@@ -15,9 +15,12 @@ The statuses follow sysexits(3) so that a script can tell them apart::
     ├── CommandNotExecutable   126   the command to run cannot be executed
     └── Interrupted            130   Ctrl-C before anything was traced
 
-``retsnoop-py vm run`` adds its own, see :mod:`retsnoop_py.vm.errors`; ``load`` and ``--on`` end
-with 2 where something was refused or failed somewhere, these and a trace with 3 where it is not as
-expected, ``diff`` with 3 where there is a difference: these are results, no errors.
+``retsnoop-py vm run`` adds errors of its own, see :mod:`retsnoop_py.vm.errors`. Two statuses are
+results, not errors:
+
+* 2: for ``load`` and ``--on``, at least one kernel rejected an object or failed a command
+* 3: for these and for a trace, the result is not the expected one; for ``diff``, the recordings
+  differ
 """
 
 from __future__ import annotations
@@ -28,7 +31,7 @@ import errno as _errno
 class RetsnoopError(Exception):
     """An error with a message for the user and, where there is one, the next step.
 
-    ``message`` says what failed, on what and why; ``hint`` says what to do next.
+    ``message`` names the failed operation, its object and the reason. ``hint`` is the next step.
     """
 
     exit_status = 1
@@ -64,16 +67,16 @@ class UnavailableError(RetsnoopError):
 
 
 def no_proc(what: str) -> UnavailableError:
-    """The error that says that ``what`` takes a /proc, and there is none."""
+    """Return the error for a missing /proc, which ``what`` requires."""
     return UnavailableError(f"{what}: nothing is mounted on /proc", "mount -t proc proc /proc")
 
 
 class BpfError(UnavailableError):
     """A bpf() or libbpf call failed.
 
-    ``call`` is the function that failed, ``errno`` its positive error number (0 if unknown),
-    ``log`` the verifier's or libbpf's own words, possibly empty. EPERM is a missing right and
-    ends with the status of one.
+    ``call`` is the function that failed and ``errno`` its positive error number (0 if unknown).
+    ``log`` is the log of the verifier or libbpf, possibly empty. EPERM means a missing privilege
+    and has the exit status of PrivilegeError.
     """
 
     def __init__(self, call: str, errno: int, log: str = "", hint: str | None = None) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Paths that come from input: the only code that opens them.
 
-Objects, logs, recordings and DWARF name files, and whoever made these may be hostile. A name could
+Objects, logs, recordings and DWARF name files, and their authors may be hostile. A name could
 lead to a secret, to a FIFO that never answers, or to a device that acts when it is opened.
 ``tests/unit/test_opens.py`` fails if the rooms that read such input open a path in another way.
 """
@@ -22,10 +22,10 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 
 
 def open_regular(path: Path | str) -> int:
-    """A descriptor to read the regular file at ``path``; symbolic links are followed.
+    """Return a descriptor to read the regular file at ``path``; symbolic links are followed.
 
-    Another kind of file is not opened, because that may wait for ever (a FIFO) or act (a device):
-    DataError. Raises OSError where it cannot be opened.
+    Raises DataError for another kind of file without opening it, because opening it may wait for
+    ever (a FIFO) or act (a device). Raises OSError if the file cannot be opened.
     """
     seen = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
@@ -43,7 +43,7 @@ def open_regular(path: Path | str) -> int:
 
 
 def _opened_again(path: Path | str, seen: int) -> int:
-    """A descriptor of the file open as ``seen``, by its path."""
+    """Open ``path`` and return its descriptor, if it is the same file as ``seen``."""
     found = os.open(path, _READ)
     if os.path.samestat(os.fstat(found), os.fstat(seen)):
         return found
@@ -52,21 +52,21 @@ def _opened_again(path: Path | str, seen: int) -> int:
 
 
 def open_file(path: Path | str) -> BinaryIO:
-    """The regular file at ``path``, open for reading bytes; raises as :func:`open_regular`."""
+    """Open the regular file at ``path`` to read bytes; raises as :func:`open_regular`."""
     return os.fdopen(open_regular(path), "rb")
 
 
 def read_below(folder: Path, name: str, most: int) -> str | None:
-    """The text of the file ``name`` below ``folder``.
+    """Return the text of the file ``name`` below ``folder``.
 
-    None if there is no such file, if it is not a regular file, if it has more than ``most`` bytes,
-    or if it is not below ``folder`` after all symbolic links are resolved. Bytes that are not
-    UTF-8 are replaced.
+    Return None for a missing file, a file that is not regular, and a file of more than ``most``
+    bytes. Also return None if the file is not below ``folder`` after all symbolic links are
+    resolved. Bytes that are not UTF-8 are replaced.
     """
     try:
         root = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            # O_PATH: nothing happens to the file before its place and kind are known
+            # O_PATH: the file is not opened until its place and kind have been checked.
             seen = os.open(name, os.O_PATH | os.O_CLOEXEC, dir_fd=root)
             try:
                 if not _is_below(seen, root) or not stat.S_ISREG(os.fstat(seen).st_mode):
@@ -83,7 +83,7 @@ def read_below(folder: Path, name: str, most: int) -> str | None:
 
 
 def _is_below(file: int, folder: int) -> bool:
-    """Whether an open file is below an open folder. Raises OSError without /proc.
+    """Return whether an open file is below an open folder. Raises OSError without /proc.
 
     The kernel reports the real path of each descriptor, so no link can be replaced in between.
     """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Who hears what is done on the way: lines for people, and how far what takes long has come.
+"""Listeners: they receive messages for the user and the progress of long operations.
 
-A library writes to nobody's terminal. What the rooms have to tell besides their results goes to
-:func:`current`, which keeps silent unless somebody listens: the command line does, and who gives
-``on_message`` to :func:`retsnoop_py.trace`.
+A library does not write to the terminal. The packages send their messages and progress to the
+listener of :func:`current`. The default listener ignores them. The command line sets one that
+prints them, and ``on_message`` of :func:`retsnoop_py.trace` sets another one.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ __all__ = ["Listener", "Progress", "current", "listening"]
 
 
 class Progress(Protocol):
-    """How far something has come."""
+    """The progress of one operation."""
 
     def update(self, done: int, total: int = 0, what: str = "") -> None:
-        """``done`` of ``total`` are done; 0: how many there are is not known.
+        """Report that ``done`` of ``total`` units are done; a ``total`` of 0 is unknown.
 
-        ``what`` says what is being done from now on, where that changes.
+        A non-empty ``what`` is the new description of the operation.
         """
 
 
 class _Unseen:
-    """Progress that nobody looks at."""
+    """Progress that is not shown."""
 
     def update(self, done: int, total: int = 0, what: str = "") -> None:
-        """Shown to nobody."""
+        """Ignore the progress."""
 
 
 class Listener:
-    """Hears everything and says nothing; the others override what they are interested in."""
+    """Base of listeners: ignores everything. Subclasses override the methods that they need."""
 
     def say(self, line: str) -> None:
-        """A line for people, whole, such as ``Receiving data...`` or ``WARNING: ...``."""
+        """Show a whole line to the user, such as ``Receiving data...`` or ``WARNING: ...``."""
 
     def warn(self, text: str) -> None:
-        """Something is wrong; nothing is where ``text`` is empty."""
+        """Show a warning; an empty ``text`` is ignored."""
         if text:
             self.say(f"WARNING: {text}")
 
     def say_aside(self, text: str) -> None:
-        """The same from within a signal's handler: ``text``, with its line ends, must not wait."""
+        """Show ``text``, with its line ends, from a signal handler: must not block."""
 
-    # ruff: noqa: ARG002 - what is taken here is for who shows it
+    # ruff: noqa: ARG002 - the arguments are for the subclasses that show them
     def progress(
         self, what: str, unit: str = "functions", *, is_aside: bool = False
     ) -> AbstractContextManager[Progress]:
-        """How far ``what`` is, counted in ``unit``; ``is_aside`` as in :meth:`say_aside`."""
+        """Return the progress of ``what`` in ``unit``; ``is_aside`` as in :meth:`say_aside`."""
         return nullcontext(_Unseen())
 
 
@@ -60,13 +60,13 @@ _current: ContextVar[Listener] = ContextVar("retsnoop_py.listener", default=_SIL
 
 
 def current() -> Listener:
-    """Who listens to what is done here."""
+    """Return the listener of the current context."""
     return _current.get()
 
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Have ``listener`` hear what is done within."""
+    """Make ``listener`` the current listener within the context."""
     before = _current.set(listener)
     try:
         yield

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A list of functions, for people and for JSON: from a selection, an attach plan and images.
+"""A list of functions, made from a selection, an attach plan and kernel images.
 
-A list of functions for a terminal, in groups, and for a pipe, in columns.
+The list is printed in groups on a terminal, in columns to a pipe, or as JSON.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from retsnoop_py.terminal import Cell
 
 
-#: Where a glob comes from that the user wrote.
+#: The options with globs that the user wrote.
 _OWN = ("-e", "-a")
 
 
 class Listed(msgspec.Struct, frozen=True, kw_only=True):
     """A function that would be traced.
 
-    ``address`` is hexadecimal text, for JSON's numbers are not exact there; ``size`` is in
-    bytes. None: ``module`` for vmlinux, ``mechanism`` where it cannot be tried, ``prototype``
-    and ``btf_id`` where BTF does not know the function, ``source`` without DWARF.
-    ``no_failure`` are results that look like failures and are none: ``NULL``, ``-ENOENT``.
+    ``address`` is hexadecimal text, because JSON numbers of that size are not exact. ``size`` is
+    in bytes. ``no_failure`` lists ordinary results that look like failures: ``NULL``, ``-ENOENT``.
+    Fields that may be None: ``module`` for vmlinux, ``mechanism`` if it cannot be tried,
+    ``prototype`` and ``btf_id`` if BTF does not describe the function, ``source`` without DWARF.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Listed(msgspec.Struct, frozen=True, kw_only=True):
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     """A function that matches and would not be traced.
 
-    ``reason`` is a word for programs, ``text`` says it to people.
+    ``reason`` is a keyword for programs, ``text`` the explanation for people.
     """
 
     name: str
@@ -78,7 +78,7 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 class Near(msgspec.Struct, frozen=True, kw_only=True):
     """A glob that missed something, and the names it might have meant.
 
-    ``copies``: it matched, and the compiler made copies of the function, which it does not.
+    ``copies``: the glob matched a function, but not the copies that the compiler made of it.
     """
 
     glob: str
@@ -87,7 +87,7 @@ class Near(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything. ``notes`` is what cannot be told, and why."""
+    """The whole list. ``notes`` explains which information is missing, and why."""
 
     functions: tuple[Listed, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
@@ -95,7 +95,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     def as_json(self, release: str, error: RetsnoopError | None = None) -> bytes:
-        """One JSON document; ``error`` is why nothing can be traced."""
+        """Return one JSON document; ``error`` is the reason why nothing can be traced."""
         told = {"message": error.message, "hint": error.hint} if error else None
         document = {
             "version": __version__,
@@ -116,7 +116,7 @@ def build(
     files: SourceFiles | None,
     notes: Iterable[str] = (),
 ) -> Listing:
-    """The list; without ``plan`` nobody knows by what functions would be traced."""
+    """Return the list; without ``plan`` the functions have no ``mechanism``."""
     by: dict[int, str] = {}
     for rung in plan.rungs if plan else ():
         by.update(dict.fromkeys(rung.ids, rung.mechanism.value))
@@ -155,7 +155,7 @@ def build(
 
 
 def left_out(rejections: Sequence[Rejection]) -> tuple[LeftOut, ...]:
-    """What the selection refused."""
+    """Return the functions that the selection rejected."""
     return tuple(
         LeftOut(name=r.name, module=r.module, reason=r.reason.name.lower(), text=r.text)
         for r in rejections
@@ -163,7 +163,7 @@ def left_out(rejections: Sequence[Rejection]) -> tuple[LeftOut, ...]:
 
 
 def _near(facts: KernelFacts, selection: Selection) -> Iterable[Near]:
-    """For globs of the user that match nothing, and for exact names with copies beside them."""
+    """Yield the user's globs without a match, and exact names that have compiler copies."""
     functions = facts.kallsyms.functions(facts.traceable)
     listed = {function.name for function in selection.functions}
     for count in selection.globs:
@@ -180,15 +180,15 @@ def _near(facts: KernelFacts, selection: Selection) -> Iterable[Near]:
                 yield Near(glob=glob.spec, names=others, copies=not nothing)
 
 
-#: Columns from which on a source file stands beside its function.
+#: The minimum width of a terminal that shows source files beside the functions.
 _BESIDE = 100
 
 
 def columns(listing: Listing) -> Iterator[str]:
-    """A line per function, tabs between: status, name, module, mechanism, source, and a text.
+    """Yield a line per function, tab-separated: status, name, module, mechanism, source, text.
 
-    The status is ``entry``, ``traced`` or ``left-out``, the text the prototype or, of what is
-    left out, the reason. ``-`` stands for nothing.
+    The status is ``entry``, ``traced`` or ``left-out``. The text is the prototype, or the reason
+    why a function is skipped. ``-`` marks an empty column.
     """
     for function in listing.functions:
         status = "entry" if function.entry else "traced"
@@ -199,7 +199,10 @@ def columns(listing: Listing) -> Iterator[str]:
 
 
 def groups(listing: Listing, width: int, palette: Palette) -> Iterator[str]:
-    """For people: what each mechanism takes, then what is left out by reason; ``width`` columns."""
+    """Yield lines for people: functions by mechanism, then skipped functions by reason.
+
+    The lines are at most ``width`` columns wide.
+    """
     by_mechanism: dict[str | None, list[Listed]] = {}
     for function in listing.functions:
         by_mechanism.setdefault(function.mechanism, []).append(function)
@@ -219,7 +222,7 @@ def groups(listing: Listing, width: int, palette: Palette) -> Iterator[str]:
 
 
 def advice(listing: Listing, width: int = 0) -> Iterator[str]:
-    """What a glob may have meant, and what cannot be told; in ``width`` columns unless 0."""
+    """Yield suggestions for the globs, then the notes; in ``width`` columns unless 0."""
     for line in _advice(listing):
         yield from _wrap(line, width, "", "  ") if width else (line,)
 
@@ -236,7 +239,7 @@ def _advice(listing: Listing) -> Iterator[str]:
 
 
 def _table(functions: list[Listed], width: int, palette: Palette) -> Iterator[str]:
-    """As a header file has them, entry functions first, with the file beside or below."""
+    """Yield prototypes as in a header, entry functions first; the file is beside or below."""
     from retsnoop_py.terminal import Column, table_lines
 
     functions = sorted(functions, key=lambda function: not function.entry)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The mechanisms by which functions are hooked: a row each, with all that others ask of one.
+"""The mechanisms that hook functions: a row for each, with all its properties.
 
-To add one takes a row here, its module in ``attach/`` and its programs in ``src/bpf``; nothing else
-in this project tells one mechanism from another by its name.
+A new mechanism needs a row here, its module in ``attach/`` and its programs in ``src/bpf``. No
+other code in this project compares the name of a mechanism.
 """
 
 from __future__ import annotations
@@ -16,27 +16,29 @@ __all__ = ["LADDER", "Mechanism", "Row"]
 
 
 class Row(Value):
-    """One mechanism. ``name`` is what users write, ``takes`` what the kernel has to have for it.
+    """One mechanism. ``name`` is the user's name for it, ``takes`` its kernel requirements.
 
     * ``attachment``: its class, as ``module.Class`` of ``attach/``
-    * ``programs``: those it attaches; ``counted``: the one whose missed calls sessions are told
-      of; of programs ``by_address`` the kernel counts them since 6.7
+    * ``programs``: the BPF programs that it attaches
+    * ``counted``: the program with the counter of missed calls; sessions report that counter. The
+      kernel counts the missed calls of programs ``by_address`` since 6.7
     * ``kind``: type and attach type of its program (``enum bpf_prog_type``, ``bpf_attach_type``)
-      where libbpf does not know its section; libbpf 1.8 will know fsession.multi
-    * ``rung``: its place when the best is to be taken, from 1 on; 0: only who asks for it gets it
-    * ``by_btf``: it finds functions by their BTF and calls from a trampoline, which may miss the
-      return of a call unnoticed; ``by_address``: it is made of kprobes, whose program knows a
-      function by nothing but its address; ``by_symbol``: the kernel is told functions by symbols
-    * ``by_kfuncs``: its programs call kernel functions, which needs the BPF JIT
-    * ``in_modules``: it takes functions of modules
-    * ``all_or_none``: it may refuse a function that nothing spoke against, so that a rung below
-      is kept ready
-    * ``share``: so many functions share four descriptors; 0: all of them share a few
-    * ``quick``: up to so many functions nobody has to wait long; ``quick_with_ibt``: on CPUs with
-      indirect branch tracking, 0 for as many. There functions begin with ENDBR64, their hook is
-      not at their address, and the kernel looks up each one's symbol to find it
-      (ftrace_location(), 5.18)
-    * ``loses``: what a run by it goes without
+      if libbpf does not support its section; libbpf 1.8 will support fsession.multi
+    * ``rung``: its rank for ``auto``, from 1 (best); 0: used only if the user selects it
+    * ``by_btf``: it finds functions by their BTF and calls the programs from a trampoline, which
+      may miss the return of a call unnoticed
+    * ``by_address``: it uses kprobes; their program identifies a function only by its address
+    * ``by_symbol``: user space passes the functions to the kernel as symbols
+    * ``by_kfuncs``: its programs call kernel functions, which requires the BPF JIT
+    * ``in_modules``: it supports functions of modules
+    * ``all_or_none``: it may reject a function that passed all checks, so a lower rung is kept
+      ready
+    * ``share``: the number of functions that share four descriptors; 0: all functions share a few
+    * ``quick``: up to this number of functions, attaching does not take long
+    * ``quick_with_ibt``: this number on CPUs with indirect branch tracking; 0: as ``quick``. There
+      functions begin with ENDBR64 and their hook is not at their address. The kernel looks up each
+      symbol to find the hook (ftrace_location(), 5.18)
+    * ``loses``: the features that a run with it lacks
     """
 
     name: str
@@ -58,25 +60,28 @@ class Row(Value):
     loses: str = ""
 
     def files(self, functions: int) -> int:
-        """Descriptors that ``functions`` take: an event and a link for each entry and return."""
+        """Return the number of descriptors for ``functions`` functions.
+
+        Each entry and each return needs an event and a link.
+        """
         return 4 * -(-functions // self.share) if self.share else 0
 
 
 class Mechanism(Enum):
-    """How functions are hooked; ``AUTO`` takes the best that works here.
+    """The mechanism that hooks functions; ``AUTO`` uses the best one that works here.
 
-    Rungs: fsession.multi costs half as much per call as kprobe.session, but the kernel runs no
-    trampoline's program while a thread preempted in it waits for that CPU, and every x86 kernel
-    that has it preempts: of 1,000 sessions of eight threads it saw 319, kprobe links all. fentry is
-    no rung: its programs are loaded and let go one by one, which takes longer than all else as
-    soon as there are more than a handful.
+    fsession.multi costs half as much per call as kprobe.session. But while a thread preempted in a
+    trampoline's program waits for its CPU, the kernel does not run that program there. Every x86
+    kernel with fsession.multi preempts: it saw 319 of 1,000 sessions of eight threads, and kprobe
+    links saw all. fentry has no rung because its programs are loaded and released one by one. For
+    more than a handful of functions that takes longer than every other mechanism.
     """
 
     row: Row
     _value_: str
 
     def __new__(cls, row: Row) -> Self:
-        """A member that is found by its name."""
+        """Return a member with the name of its row as the value."""
         made = object.__new__(cls)
         made._value_ = row.name
         made.row = row
@@ -84,7 +89,7 @@ class Mechanism(Enum):
 
     @classmethod
     def named(cls, name: str) -> Self:
-        """The mechanism that users call ``name``. Raises ValueError if there is none."""
+        """Return the mechanism with the user's name ``name``. Raises ValueError if unknown."""
         return cls(name)  # type: ignore[arg-type]
 
     AUTO = Row("auto")
@@ -147,7 +152,7 @@ class Mechanism(Enum):
         rung=4,
         by_address=True,
         by_symbol=True,
-        share=128,  # detaching one pair of events takes about a second at worst
+        share=128,  # detaching one pair of events takes up to about a second
         quick=3_000,
         loses="speed: functions are attached one by one, some 10 ms each",
     )
@@ -166,7 +171,7 @@ class Mechanism(Enum):
     )
 
 
-#: Best first: what ``auto`` tries.
+#: The mechanisms that ``auto`` tries, best first.
 LADDER = tuple(
     sorted((one for one in Mechanism if one.row.rung), key=lambda mechanism: mechanism.row.rung)
 )

@@ -2,12 +2,13 @@
 """Files that this program writes: the only code that creates or replaces them.
 
 Root writes where others may have put a trap: a link to any file, a file that they can read, a FIFO.
-So a file is written by these rules, and ``tests/unit/test_writes.py`` fails if other code writes.
+This module writes files by these rules. ``tests/unit/test_writes.py`` fails if other code writes.
 
-* A file is checked before it is opened for writing, and only a regular file is.
-* Where other users can put files, no link is followed, and only a file of our own is changed.
+* A file is checked before it is opened for writing. Only a regular file is opened.
+* In a folder where other users can create files, links are not followed, and only the user's own
+  files are changed.
 * New files with addresses or arguments are for their owner only (0600).
-* Caches replace a file by renaming a new one, so a reader never sees half of it.
+* Caches replace a file by renaming a new one, so a reader never sees half of a file.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ __all__ = [
 
 #: Recordings, logs and reports contain addresses and arguments: for their owner only.
 MODE = 0o600
-#: Reports without them: as the umask says.
+#: Reports without addresses and arguments: limited by the umask only.
 SHARED = 0o666
 #: The longest name of a file, in bytes, on the file systems of Linux.
 LONGEST = 255
-#: Where root keeps caches if HOME belongs to another user.
+#: The caches of root if HOME belongs to another user.
 ROOT_CACHE = Path("/var/cache")
 _CHUNK = 1 << 20
 #: Links on the way to a file, as in the kernel (MAXSYMLINKS).
@@ -56,11 +57,11 @@ class Refused(Exception):
 
 
 def open_folder(path: Path) -> tuple[int, str]:
-    """The folder that has the file ``path``, open, and the file's name there.
+    """Open the folder of the file ``path``; return its descriptor and the file's name there.
 
-    Links are followed here, one by one, so that the folder that is checked is the one that is
-    written to. A link that another user put there is not followed, also if a link of our own leads
-    to it. Raises OSError and :class:`Refused`.
+    This function follows the links one by one, so the caller writes to the same folder that was
+    checked. It does not follow a link that another user put there, even if one of the user's own
+    links leads to that link. Raises OSError and :class:`Refused`.
     """
     return _walk(path, _check_link)
 
@@ -68,10 +69,11 @@ def open_folder(path: Path) -> tuple[int, str]:
 def _walk(
     path: Path, check: Callable[[os.stat_result, os.stat_result | None], None]
 ) -> tuple[int, str]:
-    """The same; ``check`` gets the status of each folder on the way and of the entry in it.
+    """Return the open folder of ``path`` and the file's name, like :func:`open_folder`.
 
-    The entry's status is None if it does not exist. The name is that of a link only
-    in a folder where others can create one.
+    ``check`` gets the status of each folder on the way and of the entry in that folder. The
+    entry's status is None if the entry does not exist. The returned name can be a link only in a
+    folder where other users can create links.
     """
     left = [*reversed(path.parts)] or ["."]
     links = 0
@@ -105,7 +107,7 @@ def _walk(
 
 
 def _entry(folder: int, name: str) -> int | None:
-    """A descriptor that stands for what ``name`` is in a folder; None if there is nothing."""
+    """Return an O_PATH descriptor of the entry ``name`` of a folder; None if it is missing."""
     try:
         return os.open(name, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
     except FileNotFoundError:
@@ -113,7 +115,7 @@ def _entry(folder: int, name: str) -> int | None:
 
 
 def _check_link(folder: os.stat_result, entry: os.stat_result | None) -> None:
-    """Refuse a link that leads where neither we, nor root, nor the user of sudo want it to."""
+    """Reject a link that was not created by this user, root or the user of sudo."""
     if entry is None or not stat.S_ISLNK(entry.st_mode) or _is_mine(folder):
         return
     if entry.st_uid not in (0, os.geteuid()) and not _is_for_sudo(entry):
@@ -121,13 +123,13 @@ def _check_link(folder: os.stat_result, entry: os.stat_result | None) -> None:
 
 
 def open_for_writing(folder: int, name: str, mode: int = MODE) -> tuple[int, bool]:
-    """A descriptor that appends to a file, contents untouched, and whether the file is new.
+    """Open a file to append; return the descriptor and whether the file is new.
 
-    ``folder`` and ``name`` are those of :func:`open_folder`, and no link is followed here. Where
-    others may put files, one that is there must be a plain file of ours: a link could lead
-    root to any file, and what another user owns shows that user what is written. The kernel's
-    fs.protected_* do the same, where they are set, and only in sticky directories. Raises OSError
-    and :class:`Refused`.
+    ``folder`` and ``name`` come from :func:`open_folder`. No link is followed here, and the
+    contents do not change. In a folder where other users may create files, an existing file must
+    be a regular file of this user: a link could lead root to any file, and another user could read
+    the data in a file of their own. The kernel's fs.protected_* settings do the same, but only if
+    they are set, and only in sticky directories. Raises OSError and :class:`Refused`.
     """
     # O_NONBLOCK: a FIFO without a reader must fail, not hang.
     flags = os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK
@@ -140,11 +142,11 @@ def open_for_writing(folder: int, name: str, mode: int = MODE) -> tuple[int, boo
         pass
     if not mine and stat.S_ISLNK(os.lstat(name, dir_fd=folder).st_mode):
         raise Refused("it is a link, in a directory where all users can create one")
-    # looked at before it is opened for writing: opening a device may do something
+    # Check the file before opening it for writing: opening a device may have an effect.
     seen = os.open(name, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=folder)
     try:
-        # what others may read may be the file of the folder's owner: the step summary of GitHub
-        # belongs to the runner, and the job in a container is root
+        # A file that others may read can belong to the folder's owner: the step summary of GitHub
+        # belongs to the runner, and the job in a container is root.
         owner = where.st_uid if mode != MODE else os.geteuid()
         _check(os.fstat(seen), owner, mine=mine)
         return os.open(f"/proc/self/fd/{seen}", flags), False
@@ -153,12 +155,12 @@ def open_for_writing(folder: int, name: str, mode: int = MODE) -> tuple[int, boo
 
 
 def _is_mine(folder: os.stat_result) -> bool:
-    """Whether nobody else, but root, can put a file there."""
+    """Return whether only this user and root can create files in ``folder``."""
     return folder.st_uid in (0, os.geteuid()) and not folder.st_mode & 0o022
 
 
 def _check(file: os.stat_result, owner: int, *, mine: bool) -> None:
-    """Refuse what an existing file must not be; ``owner`` is whose it may be beside our own."""
+    """Reject an existing file that is unsafe to write; ``owner`` or this user may own it."""
     if stat.S_ISDIR(file.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(file.st_mode):
@@ -172,7 +174,7 @@ def _check(file: os.stat_result, owner: int, *, mine: bool) -> None:
 
 
 def _is_for_sudo(file: os.stat_result) -> bool:
-    """Whether a file is that of the user who became root by sudo."""
+    """Return whether a file belongs to the user who became root by sudo."""
     return os.geteuid() == 0 and os.environ.get("SUDO_UID") == str(file.st_uid)
 
 
@@ -181,7 +183,7 @@ def _is_for_sudo(file: os.stat_result) -> bool:
 
 @contextlib.contextmanager
 def _opened(path: Path, mode: int, *, appending: bool) -> Iterator[BinaryIO]:
-    """The file at ``path``, open for writing. Raises OutputError, also for errors of the body."""
+    """Yield the file at ``path``, open for writing. Raises OutputError, also for the body."""
     try:
         folder, name = open_folder(path)
         try:
@@ -218,12 +220,12 @@ def copy(source: BinaryIO, path: Path) -> None:
 
 
 def _encoded(data: bytes | str) -> bytes:
-    """The locale does not matter to a file, and a log may hold anything."""
+    """Return ``data`` as bytes, text as UTF-8 whatever the locale; a log may hold any text."""
     return data if isinstance(data, bytes) else data.encode("utf-8", "backslashreplace")
 
 
 def short_name(name: str, ending: str = "") -> str:
-    """``name`` with ``ending`` as one name of a file: no slash, and cut if it is too long."""
+    """Return ``name`` with ``ending`` as a file name: without slashes, cut if too long."""
     room = LONGEST - len(os.fsencode(ending))
     raw = name.replace("/", "_").replace("\0", "_").encode("utf-8", "backslashreplace")
     if len(raw) > room:
@@ -238,11 +240,12 @@ def short_name(name: str, ending: str = "") -> str:
 
 
 def cache_folder() -> Path:
-    """The folder ``retsnoop-py`` in ``$XDG_CACHE_HOME``, else in ``~/.cache``; not created here.
+    """Return the path of the cache folder, which may not exist yet.
 
-    Root uses /var/cache instead of a folder that another user can change, such as the home that
-    ``sudo -E`` keeps. Files of root there would stop that user's own programs, and root would
-    trust files of that user.
+    The folder is ``retsnoop-py`` in ``$XDG_CACHE_HOME``, else in ``~/.cache``. Root uses /var/cache
+    instead of a folder that another user can change, such as the home that ``sudo -E`` keeps.
+    Files of root there would stop that user's own programs, and root would trust files of that
+    user.
     """
     base = os.environ.get("XDG_CACHE_HOME")
     folder = Path(base) if base else home() / ".cache"
@@ -250,10 +253,10 @@ def cache_folder() -> Path:
 
 
 def is_own_place(folder: Path) -> bool:
-    """Whether only root can change what is in ``folder``, as far as it exists.
+    """Return whether only root can change the contents of ``folder``, as far as it exists.
 
-    That depends on the owners and modes of all folders and links on the way. Always true for other
-    users.
+    The result depends on the owners and modes of all folders and links on the way. It is always
+    true for other users.
     """
     if os.geteuid() != 0:
         return True
@@ -270,31 +273,31 @@ def is_own_place(folder: Path) -> bool:
 
 
 def _check_root(folder: os.stat_result, entry: os.stat_result | None) -> None:
-    """Refuse an entry that another user may have put there, or can replace."""
+    """Reject an entry that another user may have created or can replace."""
     if not _is_roots(folder) or (entry is not None and entry.st_uid != 0):
         raise Refused("others can change it")
 
 
 def _is_roots(folder: os.stat_result) -> bool:
-    """Whether only root can replace what root put there: /tmp is such a folder, too."""
+    """Return whether only root can replace root's files in ``folder``; true for /tmp as well."""
     is_shared = folder.st_mode & 0o022 and not folder.st_mode & stat.S_ISVTX
     return folder.st_uid == 0 and not is_shared
 
 
 def make_folders(folder: Path, mode: int = 0o755) -> None:
-    """Create ``folder`` and what is missing above it. Raises OSError.
+    """Create ``folder`` and its missing parents. Raises OSError.
 
     Raises PermissionError if root would have to use a folder that another user can change.
     """
     if is_own_place(folder):
         folder.mkdir(mode, parents=True, exist_ok=True)
-        if is_own_place(folder):  # nobody was faster
+        if is_own_place(folder):  # no other user created it meanwhile
             return
     raise PermissionError(errno.EPERM, "another user can change it", str(folder))
 
 
 def keep(path: Path, data: bytes) -> None:
-    """Replace the file of a cache by a new one; a link with its name is not followed.
+    """Replace a cache file by a new one; a link with the name ``path`` is not followed.
 
     Raises OSError.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""This package as it was installed: its files, those a user adds, and how it is started again.
+"""The installed package: its files, the files that a user adds, and the command to restart it.
 
-In a checkout and in a wheel its files lie in folders. The one-file program (``make standalone``)
-has them in an archive at its end, and is its own Python.
+In a checkout and in a wheel the package's files lie in folders. The one-file program
+(``make standalone``) has them in an archive at its end, and is its own Python interpreter.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from errno import ENOENT
 from pathlib import Path
 
-#: PATH as the caller gave it, and what this process made of it; None if they are the same.
+#: PATH of the caller, and PATH as this process changed it; None if it is unchanged.
 _path: tuple[str, str] | None = None
 
 __all__ = [
@@ -30,37 +30,37 @@ __all__ = [
 
 
 def is_one_file() -> bool:
-    """Whether this is the one-file program; it says so by the name that others use for that."""
+    """Return whether this is the one-file program, which sets ``sys.frozen`` as usual."""
     return bool(getattr(sys, "frozen", False))
 
 
 def program() -> list[str]:
-    """The words that start retsnoop-py, whatever lies in the current folder."""
+    """Return the command that starts retsnoop-py; it ignores the current folder."""
     return (
         [sys.executable] if is_one_file() else [sys.executable, _isolation(), "-m", "retsnoop_py"]
     )
 
 
 def python() -> list[str]:
-    """The words that start an isolated Python; its options follow.
+    """Return the command that starts an isolated Python; the caller appends its options.
 
-    It ignores the current folder, PYTHONPATH and the user's own packages. Give it ``sys.path`` of
-    this process where it imports this package.
+    That Python ignores the current folder, PYTHONPATH and the user's own packages. To import this
+    package there, pass it ``sys.path`` of this process.
     """
     return [sys.executable, "--python"] if is_one_file() else [sys.executable, "-I"]
 
 
 def search_path() -> list[str]:
-    """``sys.path`` for an isolated Python that imports this package; only absolute folders."""
+    """Return ``sys.path`` for an isolated Python with this package; only absolute folders."""
     first = [] if is_one_file() else [str(Path(__file__).parent.parent)]
     return list(dict.fromkeys([*first, *(one for one in sys.path if one.startswith("/"))]))
 
 
 def leave_out_current_folder() -> None:
-    """Search the programs that this process starts only in the absolute folders of PATH.
+    """Restrict PATH of this process to absolute folders.
 
-    Another entry, or an empty one, is the current folder or lies below it, and another user may
-    have put a program there. A traced command gets PATH as it was: :func:`path_of_caller`.
+    A relative or empty entry is the current folder or lies below it, and another user may have put
+    a program there. A traced command gets the unchanged PATH: :func:`path_of_caller`.
     """
     global _path  # noqa: PLW0603 - a process has one
     given = os.environ.get("PATH")
@@ -73,16 +73,16 @@ def leave_out_current_folder() -> None:
 
 
 def path_of_caller() -> str | None:
-    """PATH as the caller of this process gave it; None if there is none."""
+    """Return PATH as the caller of this process set it; None if it was not set."""
     now = os.environ.get("PATH")
     return _path[0] if _path is not None and _path[1] == now else now
 
 
 def _isolation() -> str:
-    """``-I``, or ``-P`` if this process has packages that ``-I`` hides.
+    """Return ``-I``, or ``-P`` if this process has packages that ``-I`` hides.
 
-    Those are packages of PYTHONPATH, which guests of another architecture use, and packages that
-    ``pip install --user`` installed. ``-P`` ignores the current folder, but not these.
+    ``-I`` hides the packages of PYTHONPATH, which guests of another architecture use, and the
+    packages of ``pip install --user``. ``-P`` ignores only the current folder.
     """
     has_path = os.environ.get("PYTHONPATH") and not sys.flags.ignore_environment
     own = getattr(sys.modules.get("site"), "USER_SITE", None)
@@ -90,7 +90,7 @@ def _isolation() -> str:
 
 
 def home() -> Path:
-    """The user's home; the root directory where neither HOME nor the list of users tells."""
+    """Return the user's home; the root directory if neither HOME nor passwd has a home."""
     try:
         return Path.home()
     except RuntimeError:
@@ -98,7 +98,7 @@ def home() -> Path:
 
 
 def expanded(name: str) -> Path:
-    """``name`` with a leading ``~`` or ``~USER`` replaced, where that has a home."""
+    """Return ``name`` with a leading ``~`` or ``~USER`` replaced, if that user has a home."""
     try:
         return Path(name).expanduser()
     except RuntimeError:
@@ -106,13 +106,13 @@ def expanded(name: str) -> Path:
 
 
 def user_file(name: str) -> Path:
-    """Where a user keeps a file that adds to one of this package's; it need not exist."""
+    """Return the path of a user's file that extends one of this package; it may not exist."""
     base = os.environ.get("XDG_CONFIG_HOME")
     return (Path(base) if base else home() / ".config") / "retsnoop-py" / name
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a file that may be one of this package's. Raises OSError."""
+    """Return the bytes of a file, which may be a file of this package. Raises OSError."""
     if is_one_file() and path.is_relative_to(sys.executable):
         from zipimport import zipimporter
 

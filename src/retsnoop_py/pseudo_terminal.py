@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Pseudo-terminals: what those in a guest and those for another user's command have in common."""
+"""Pseudo-terminals: code shared by guests and by commands of another user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def set_size(terminal: int, rows: int, columns: int) -> None:
 
 
 def copy_size(source: int, target: int) -> None:
-    """Give the terminal ``target`` the size of ``source``, where that has one."""
+    """Give the terminal ``target`` the size of ``source``, if that has a size."""
     try:
         fcntl.ioctl(target, termios.TIOCSWINSZ, fcntl.ioctl(source, termios.TIOCGWINSZ, b"\0" * 8))
     except OSError:

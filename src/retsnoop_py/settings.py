@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the user asked for, once the command line has been understood.
+"""The settings of a run, made from the parsed command line.
 
-Values only: nothing here reads a file or the kernel. The command line makes a
-:class:`Settings`, everything behind it only reads it.
+This module has only values: it does not read files or the kernel. The command line makes a
+:class:`Settings`, and all other code only reads it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from retsnoop_py.value import Value
 class SymbolizeMode(Enum):
     """How much source information a stack shows.
 
-    ``AUTO`` is ``INLINES`` where a kernel image with DWARF is found, else ``NONE``.
+    ``AUTO`` is ``INLINES`` if a kernel image with DWARF is found, else ``NONE``.
     """
 
     AUTO = "auto"
@@ -35,7 +35,7 @@ class TransportKind(Enum):
 
 
 class SelectionSettings(Value):
-    """Which functions to trace, as the user wrote it: glob specs with ``@FILE`` already expanded.
+    """The functions to trace, as the user's glob specs with ``@FILE`` already expanded.
 
     Each spec is ``NAME``, ``NAME[MOD]``, ``NAME [MOD]`` or ``:SOURCE/PATH*.c``.
     """
@@ -44,13 +44,13 @@ class SelectionSettings(Value):
     allow: tuple[str, ...] = ()
     deny: tuple[str, ...] = ()
     presets: tuple[str, ...] = ()
-    #: Only functions whose result can be a failure or false, beside the entry functions. A third
-    #: of the kernel's functions have no result.
+    #: Beside the entry functions, trace only functions with a result that can be a failure or
+    #: false. A third of the kernel's functions have no result.
     telling: bool = False
 
 
 class FilterSettings(Value):
-    """Which sessions to report. Empty tuples mean no filter."""
+    """The sessions to report. Empty tuples mean no filter."""
 
     pids: tuple[int, ...] = ()
     deny_pids: tuple[int, ...] = ()
@@ -64,7 +64,7 @@ class FilterSettings(Value):
 
 
 class StackSettings(Value):
-    """How a stack is shown: ``-C stacks.*``."""
+    """The format of stacks: ``-C stacks.*``."""
 
     unfiltered: bool = False
     emit_addrs: bool = False
@@ -72,21 +72,21 @@ class StackSettings(Value):
 
 
 class ArgMode(Enum):
-    """How captured arguments are laid out."""
+    """The layout of captured arguments."""
 
-    #: Behind the row, values cut to a width.
+    #: After the row, values cut to a width.
     COMPACT = "compact"
     #: A line for each argument.
     MULTILINE = "multiline"
-    #: The same, nested data over several lines, nothing cut.
+    #: A line for each argument, nested data over several lines, values not cut.
     VERBOSE = "verbose"
 
 
 class ArgSettings(Value):
     """Arguments of calls and the context of injected probes: ``-A`` and ``-C args.*``.
 
-    Sizes are bytes captured for each call, argument of fixed size, and string; ``width`` is in
-    columns, 0 for no limit.
+    The sizes are the captured bytes of a call, of an argument with a fixed size, and of a string.
+    ``width`` is in columns, 0 for no limit.
     """
 
     capture: bool = False
@@ -99,7 +99,7 @@ class ArgSettings(Value):
 
 
 class OutputFormat(Enum):
-    """What is written to standard output."""
+    """The format of standard output."""
 
     TEXT = "text"
     #: One JSON object for each session, one per line.
@@ -107,21 +107,21 @@ class OutputFormat(Enum):
 
 
 class ViewSettings(Value):
-    """What of a session is recorded and shown.
+    """The parts of a session that are recorded and shown.
 
-    ``lbr`` is None, or the ``PERF_SAMPLE_BRANCH_*`` flags of what the CPU is to keep.
+    ``lbr`` is None, or the ``PERF_SAMPLE_BRANCH_*`` flags of the branches that the CPU records.
     """
 
     call_stack: bool = True
     call_trace: bool = False
     interim: bool = False
     lbr: int | None = None
-    #: Show no more branches than this; None for all.
+    #: The maximum number of shown branches; None for all.
     lbr_max: int | None = None
-    #: Show all branches, tracing's own as well.
+    #: Show all branches, including those of the tracing code.
     lbr_full: bool = False
     user_stack: bool = False
-    #: Say of each failing system call of the command why it failed, in the user's terms.
+    #: Explain why each failing system call of the command failed, in the user's terms.
     explain: bool = False
     format: OutputFormat = OutputFormat.TEXT
     ascii: bool = False
@@ -131,25 +131,25 @@ class ViewSettings(Value):
 
 
 class BpfSettings(Value):
-    """Sizes on the way from the kernel: ``-C bpf.*``; bytes, and a number of sessions."""
+    """Sizes of buffers between the kernel and the output: ``-C bpf.*``; bytes, or sessions."""
 
     ringbuf_size: int = 8 << 20
     sessions_size: int = 4096
     transport: TransportKind = TransportKind.AUTO
-    #: Records that wait to be shown stay in memory up to so many bytes.
+    #: The maximum size, in bytes, of the records that wait in memory to be shown.
     queue_size: int = 64 << 20
-    #: Further ones wait in a file of so many bytes at most; None: a quarter of what is free there.
+    #: Further records wait in a file of at most this many bytes; None: a quarter of the free space.
     spool_size: int | None = None
-    #: How long after a signal or ``--for`` records that wait are still shown, in seconds; 0: until
-    #: all are.
+    #: After a signal or ``--for``, waiting records are shown for up to this many seconds; 0: until
+    #: all are shown.
     drain_seconds: int = 8
 
 
 class ResultSettings(Value):
-    """What results mean: ``-C results.*``.
+    """The meaning of results: ``-C results.*``.
 
-    ``ordinary``: results that look like failures and are none by the lists are none;
-    ``no_failure`` is a further list of the user's.
+    ``ordinary``: the lists of ordinary results apply; such results look like failures, but do not
+    count as failures. ``no_failure`` is a further list, from the user.
     """
 
     ordinary: bool = True
@@ -157,7 +157,7 @@ class ResultSettings(Value):
 
 
 class VerdictSettings(Value):
-    """Which failures make the exit status: ``--fail-on``, ``--expect``, ``--expect-none``.
+    """The failures that set the exit status: ``--fail-on``, ``--expect``, ``--expect-none``.
 
     Error numbers, positive; 0 stands for NULL. ``fail_on_any``: all errors but the expected ones.
     """
@@ -177,29 +177,30 @@ class Settings(Value):
     views: ViewSettings = ViewSettings()
     args: ArgSettings = ArgSettings()
     bpf: BpfSettings = BpfSettings()
-    #: Injected probes as they were written, ``@FILE`` expanded.
+    #: Injected probes as the user wrote them, with ``@FILE`` expanded.
     probes: tuple[str, ...] = ()
-    #: Globs of functions through which the way of each call is followed.
+    #: Globs of the functions that have their executed path recorded in each call.
     paths: tuple[str, ...] = ()
-    #: Follow the innermost function of each failing chain, once it was seen to fail.
+    #: Record the path of the innermost function of each failing chain, after its first failure.
     pinpoint: bool = False
-    #: Of further runs of the command show all that was followed, not what is new alone.
+    #: Show all recorded conditions of further runs of the command, not only the new conditions.
     every_condition: bool = False
-    #: For that, run the command again so often at most.
+    #: The maximum number of further runs of the command to find conditions.
     reruns: int = 2
-    #: More blocks of one function than this are not followed.
+    #: The maximum number of basic blocks of a function that are followed.
     max_blocks: int = 1000
-    #: Stop after so many reported sessions, and after so many ns of tracing; 0 for neither.
+    #: Stop after this many reported sessions, or after this many ns of tracing; 0 for no limit.
     stop_count: int = 0
     stop_after_ns: int = 0
-    #: Whether a command that outlives ``stop_after_ns`` is ended then, with its children.
+    #: End the command and its children if they still run after ``stop_after_ns``.
     ends_command: bool = False
-    #: End with a line that says what became of the calls; on a terminal, print identical chains a
-    #: few times and then count them, unless ``each`` is to be printed. For who reads the output of
-    #: a command; a run of ours inside another one has neither.
+    #: End with a summary line of the calls. On a terminal, print identical chains a few times and
+    #: then count them, unless ``each`` is set. True for command lines; a run inside another run has
+    #: neither.
     counts: bool = False
     each: bool = False
-    #: Let the programs log to the kernel's trace_pipe, and find by halving what does not attach.
+    #: Let the BPF programs log to the kernel's trace_pipe. Find the functions that do not attach
+    #: by bisection.
     debug_bpf: bool = False
     debug_multi_kprobe: bool = False
     mechanism: Mechanism = Mechanism.AUTO
@@ -208,9 +209,9 @@ class Settings(Value):
     #: The kernel's source tree, for the text of lines.
     source: Path | None = None
     command: tuple[str, ...] = ()
-    #: Nobody is to see what the command writes: it has been run, and seen, before.
+    #: Hide the output of the command, because the user has seen it in an earlier run.
     quiet_command: bool = False
-    #: Whom the command runs as, by name or number; None: as we do.
+    #: The user that the command runs as, by name or number; None: the user of this process.
     user: str | None = None
     keep_env: bool = False
     #: Trace the tool's own processes, too.
@@ -218,18 +219,18 @@ class Settings(Value):
     output: Path | None = None
     dry_run: bool = False
     verbose: int = 0
-    #: More functions than this are an error before anything is attached.
+    #: The maximum number of functions; more are an error before any function is attached.
     max_functions: int = 10_000
-    #: Whether what the kernel says in words meanwhile is shown.
+    #: Show kernel messages that arrive during the run.
     messages: bool = True
-    #: Whether system-wide settings may be changed for a moment to attach and detach faster.
+    #: Allow brief changes of system-wide settings to attach and detach faster.
     system_changes: bool = True
     results: ResultSettings = ResultSettings()
     verdict: VerdictSettings = VerdictSettings()
-    #: Where what came of the run is written as JSON.
+    #: The JSON file for the summary of the run.
     summary: Path | None = None
 
     @property
     def follows(self) -> bool:
-        """Whether calls are followed block by block."""
+        """Return whether calls are followed block by block."""
         return bool(self.paths) or self.pinpoint

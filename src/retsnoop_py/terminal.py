@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What people see on a terminal: the progress of what takes long, and tables.
+"""Output for a terminal: the progress of long operations, and tables.
 
-rich draws both. It is imported when there is something to draw and somebody to see it: a run
-in a pipe, and one that is done within a second, go without.
+rich draws both. It is imported only to draw on a terminal: a run in a pipe or of less than a
+second does not import it.
 """
 
 from __future__ import annotations
@@ -34,34 +34,34 @@ __all__ = [
 
 #: Seconds before anything is shown.
 _PATIENCE = 1.0
-#: Seconds between two lines where lines cannot be overwritten.
+#: Seconds between two lines if lines cannot be overwritten.
 _LINE_INTERVAL = 5.0
 _TERMINAL_INTERVAL = 0.1
-#: Columns below which a bar leaves too little for the words.
+#: The minimum width of a terminal with a bar; a narrower one has only the text.
 _BAR_FROM = 60
 _MB = 1_000_000
 #: The name of a function in its declaration.
 _WORD = r"(?<![\w.])[\w.]+(?=[ (])"
 
-#: Text of a table's cell, or text and how rich is to show it, such as "green".
+#: The text of a table's cell, or the text and a style of rich such as "green".
 Cell = str | tuple[str, str]
 
 
 def takes_more(out: TextIO) -> bool:
-    """Whether something can be written to ``out`` without waiting for who reads it."""
+    """Return whether ``out`` accepts data without waiting for its reader."""
     poll = select.poll()
     try:
         poll.register(out.fileno(), select.POLLOUT)
     except OSError:
-        return True  # it is no file
+        return True  # ``out`` has no descriptor
     return bool(poll.poll(0))
 
 
 class Aside:
-    """A stream, such as standard error, for a signal's handler, which must not wait for anybody.
+    """A stream, such as standard error, for a signal handler, which must not block.
 
-    Nothing is buffered: the handler may have interrupted who writes there. What cannot be written
-    at once, since nobody reads the pipe, is left out.
+    Nothing is buffered, because the handler may have interrupted a write to the same stream. Text
+    that a full pipe does not accept at once is dropped.
     """
 
     def __init__(self, out: TextIO) -> None:
@@ -69,23 +69,23 @@ class Aside:
         self._fd = out.fileno()
 
     def write(self, text: str) -> None:
-        """Write it, if that can be done at once."""
+        """Write ``text`` if the stream accepts it at once."""
         if takes_more(self._out):
             try:
                 os.write(self._fd, text.encode(errors="backslashreplace"))
             except OSError:
-                pass  # nobody is left to be told
+                pass  # the reader is gone
 
     def flush(self) -> None:
-        """Nothing is buffered."""
+        """Do nothing: nothing is buffered."""
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
+        """Return whether the stream is a terminal."""
         return os.isatty(self._fd)
 
 
 def terminal_width(out: TextIO | Aside) -> int:
-    """The columns of the terminal that ``out`` is; 0 where it is none."""
+    """Return the width of the terminal ``out`` in columns; 0 if ``out`` is not a terminal."""
     if not out.isatty():
         return 0
     from shutil import get_terminal_size
@@ -93,18 +93,18 @@ def terminal_width(out: TextIO | Aside) -> int:
     return get_terminal_size().columns
 
 
-#: What a terminal obeys: colours, and links (OSC 8).
+#: Escape sequences for the terminal: colours, and links (OSC 8).
 _ESCAPES = re.compile(r"((?:\x1b\[[\d;]*m|\x1b\]8;;[^\x1b]*\x1b\\)+)")
 _NO_STYLE = "\x1b[0m"
-#: Between the members of a struct, where a word may be parted.
+#: The gap between two members of a struct, where a word may be split.
 _MEMBERS = re.compile(r",(?=[.{])")
 _MEMBERS_OR_BLANK = re.compile(r",(?=[.{])|(?= )")
 
 
 def folded(text: str, columns: int) -> str:
-    """``text`` with its long lines continued below, where blanks part their columns.
+    """Return ``text`` with long lines wrapped at the blanks between their columns.
 
-    A word that is too long alone is parted between the members of a struct (``.a=1,.b=2``), and
+    A word longer than a line is split between the members of a struct (``.a=1,.b=2``), and
     otherwise stays whole. A vertical tab ends a line as well.
     """
     rows: list[str] = []
@@ -116,7 +116,7 @@ def folded(text: str, columns: int) -> str:
 def _folded(line: str, columns: int) -> list[str]:
     parts = _ESCAPES.split(line)
     plain = "".join(parts[::2])
-    styles: dict[int, str] = {}  # by the character they stand before
+    styles: dict[int, str] = {}  # by the index of the character after the style
     at = 0
     for words, style in zip(parts[::2], parts[1::2], strict=False):
         at += len(words)
@@ -144,7 +144,7 @@ def _folded(line: str, columns: int) -> list[str]:
 
 
 def _break(plain: str, start: int, room: int) -> tuple[int, int]:
-    """Where a row that begins at ``start`` ends, and how much further in the next one begins."""
+    """Return the end of the row that begins at ``start``, and the indent of the next row."""
     limit, wide = start, 0
     while limit < len(plain) and (wide := wide + display_width(plain[limit])) <= room:
         limit += 1
@@ -162,7 +162,7 @@ def _break(plain: str, start: int, room: int) -> tuple[int, int]:
 
 
 def _inside_word(plain: str, start: int, limit: int) -> int:
-    """Where a row ends whose first word, from ``start``, is longer than the row."""
+    """Return the end of a row that ends inside its first word, which begins at ``start``."""
     members = list(_MEMBERS.finditer(plain, start, limit + 1))
     if members:
         return members[-1].end()
@@ -171,9 +171,9 @@ def _inside_word(plain: str, start: int, limit: int) -> int:
 
 
 def has_colour(out: TextIO | Aside) -> bool:
-    """Whether to write ``out`` in colour: to a terminal that has some, and nobody objects.
+    """Return whether ``out`` is a terminal with colours and the user has not disabled them.
 
-    https://no-color.org: a NO_COLOR that is not empty switches colour off.
+    https://no-color.org: a NO_COLOR that is not empty disables colours.
     """
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and out.isatty()
 
@@ -182,9 +182,9 @@ class Bar:
     """``WHAT DONE of TOTAL UNIT...``: a bar on a terminal, a line every five seconds elsewhere.
 
     Call :meth:`update` as often as convenient; leaving the context wipes the bar. Nothing is
-    shown in the first second. ``unit`` is what is counted; ``bytes`` are shown as MB. The bar
-    is one line that is written over, without a thread and with the cursor left alone, so that
-    a run killed at any moment leaves a usable terminal.
+    shown in the first second. ``unit`` is the unit of the counts; ``bytes`` are shown as MB. The
+    bar overwrites one line. It uses no thread and does not hide the cursor, so a run killed at any
+    moment leaves a usable terminal.
     """
 
     def __init__(self, what: str, unit: str, out: TextIO | Aside) -> None:
@@ -206,9 +206,9 @@ class Bar:
             self._out.flush()
 
     def update(self, done: int, total: int = 0, what: str = "") -> None:
-        """Say that ``done`` of ``total`` are done; 0: how many there are is not known.
+        """Show that ``done`` of ``total`` units are done; a ``total`` of 0 is unknown.
 
-        ``what`` says what is being done from now on, where that changes.
+        A non-empty ``what`` is the new description of the operation.
         """
         self._what = what or self._what
         now = time.monotonic()
@@ -229,14 +229,14 @@ class Bar:
         return f"{done:,} of {total:,} {self._unit}" if total else f"{done:,} {self._unit}"
 
     def _drawn(self, text: str, done: int, total: int, now: float) -> str:
-        """``text`` and, where there is room and an end to see, a bar, the speed, the time left."""
+        """Return ``text`` and, if the width allows and the total is known, bar, speed and time."""
         width = terminal_width(self._out) - 1
         if not total or width < _BAR_FROM:
             return text[:width]
         if self._drawing is None:
             try:
                 self._drawing = _Drawing(has_colour(self._out))
-            except ImportError:  # build.py fetches before anything is installed
+            except ImportError:  # build.py downloads before rich is installed
                 return text[:width]
         return self._drawing.line(text, (done, total), self._pace(done, total, now), width)
 
@@ -250,7 +250,7 @@ class Bar:
 
 
 class _Drawing:
-    """Draws a line of progress. Raises ImportError where rich is not installed."""
+    """Draws a line of progress. Raises ImportError if rich is not installed."""
 
     def __init__(self, colour: bool) -> None:
         self._console = _console(0, colour)
@@ -269,10 +269,10 @@ class _Drawing:
 
 
 class Column(Value):
-    """A column of a table: its title, how rich is to show it, whether its text may be wrapped.
+    """A column of a table: its title, its style for rich, whether its text may be wrapped.
 
-    A column with a ``ratio`` takes its share of what the others leave of the terminal; one with
-    a ``width`` takes so many columns whatever is in it.
+    A column with a ``ratio`` gets its share of the space that the other columns leave. A column
+    with a ``width`` is exactly that wide.
     """
 
     title: str = ""
@@ -291,12 +291,12 @@ def table_lines(
     colour: bool,
     bold: Iterable[str] = (),
 ) -> list[str]:
-    """A table ``width`` columns wide, without line ends; titles only if a column has one.
+    """Return the lines of a table ``width`` columns wide; titles only if a column has a title.
 
-    Words of ``bold`` stand out where a blank or ``(`` follows them.
+    The lines have no line ends. Words of ``bold`` are highlighted if a blank or ``(`` follows.
 
-    Text is taken as it is, never as rich's markup; control characters are to be written out
-    before (:func:`retsnoop_py.text.printable`), but for line ends, which are obeyed.
+    Text is never read as rich's markup. Line ends in it start a new line. The caller escapes all
+    other control characters (:func:`retsnoop_py.text.printable`).
     """
     from rich.table import Table
 
@@ -346,7 +346,7 @@ def _console(width: int, colour: bool) -> Console:
 
 
 def _lines(console: Console, shown: Any, width: int) -> list[str]:
-    """What ``shown`` looks like in ``width`` columns, as lines without blanks at their ends."""
+    """Return ``shown`` drawn in ``width`` columns, as lines without trailing blanks."""
     with console.capture() as drawn:
         console.print(shown, width=width)
     return [line.rstrip() for line in drawn.get().rstrip("\n").split("\n")]

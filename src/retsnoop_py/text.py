@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Text for people: columns as a terminal shows them, nothing it would obey, plurals, guesses."""
+"""Text for people: width on a terminal, escaped control characters, plurals, suggestions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 def display_width(text: str) -> int:
-    """How many terminal columns ``text`` takes."""
+    """Return the width of ``text`` in terminal columns."""
     if text.isascii():
         return len(text)
     # a row of a call trace has one or two such characters: an arrow, an ellipsis
@@ -21,16 +21,15 @@ def display_width(text: str) -> int:
 
 
 def pad(text: str, width: int) -> str:
-    """``text`` filled with blanks to ``width`` columns, at the right."""
+    """Return ``text`` padded at the right with blanks to ``width`` columns."""
     return text + " " * (width - display_width(text))
 
 
 def printable(text: str) -> str:
-    r"""``text`` with every control character written out, as ``\x1b``.
+    r"""Return ``text`` with every control character escaped, as ``\x1b``.
 
-    A thread may call itself anything, escape sequences and line ends included, and a recording
-    may have been made to: every name, note and message that comes from elsewhere is written
-    through here on its way to a terminal.
+    A thread may have any name, including escape sequences and line ends, and a recording may be
+    forged. So every foreign name, note and message passes through here on its way to a terminal.
     """
     if text.isprintable():
         return text
@@ -40,19 +39,19 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """The same of several lines: line ends and tabs stay what they are."""
+    """Return ``text`` with control characters escaped, except line ends and tabs."""
     return "\n".join(map(printable_line, text.split("\n")))
 
 
 def printable_line(text: str) -> str:
-    """The same of one line that comes from input: tabs stay, a line end is written out."""
+    """Return a line of input with control characters escaped, except tabs."""
     return "\t".join(map(printable, text.split("\t")))
 
 
 def printable_json(text: str) -> str:
-    r"""A JSON document with everything that a terminal would obey as ``\uNNNN``.
+    r"""Return a JSON document with all control characters as ``\uNNNN``.
 
-    A program reads the same from it.
+    The decoded document stays the same.
     """
     if text.isprintable():
         return text
@@ -60,14 +59,14 @@ def printable_json(text: str) -> str:
 
 
 def json_escaped(char: str) -> str:
-    r"""A character as ``\uNNNN``, twice beyond the Basic Multilingual Plane."""
+    r"""Return a character as ``\uNNNN``, as two beyond the Basic Multilingual Plane."""
     units = char.encode("utf-16-be")
     return "".join(f"\\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))
 
 
 @lru_cache(1 << 12)
 def _wider(char: str) -> int:
-    """How many columns more than one ``char`` takes: 1, 0 or -1."""
+    """Return the width of ``char`` in columns, minus one: 1, 0 or -1."""
     import unicodedata
 
     if unicodedata.combining(char) or unicodedata.category(char) in ("Mn", "Me", "Cf"):
@@ -76,18 +75,18 @@ def _wider(char: str) -> int:
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 function``, ``2 functions``: for nouns whose plural has an s."""
+    """Return ``1 function``, ``2 functions``: for nouns that have a plural with s."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-#: How much less like a word another one may be that is offered as well.
+#: The maximum difference in similarity between the best suggestion and further ones.
 _ALIKE = 0.1
-#: The length from which half of a word's letters are too few to know it by.
+#: From this length on, half of a word's letters are too few to suggest it.
 _SHORT = 3
 
 
 def named(names: Sequence[str], most: int = 3) -> str:
-    """``'a', 'b', 'c' and 7 more``: the first of ``names``, and how many there are besides."""
+    """Return ``'a', 'b', 'c' and 7 more``: the first ``most`` names and the number of others."""
     shown = ", ".join(f"'{name}'" for name in names[:most])
     more = len(names) - most
     return f"{shown} and {more:,} more" if more > 0 else shown
@@ -113,13 +112,13 @@ def close_names(
 
 
 def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Those of ``known`` that ``name`` may have been meant to be, the nearest first.
+    """Return the names of ``known`` that are similar to ``name``, the nearest first.
 
-    Others beside the nearest only if they are about as near.
+    Names after the nearest are included only if they are about as similar.
     """
     from difflib import SequenceMatcher
 
-    # of two letters one may be wrong
+    # In a word of two letters, one letter may be wrong.
     found = close_names(name, known, most, 0.5 if len(name) < _SHORT else 0.6)
     matcher = SequenceMatcher(b=name)
     ratios = []
@@ -130,12 +129,12 @@ def near_names(name: str, known: Iterable[str], most: int = 3) -> list[str]:
 
 
 def did_you_mean(names: Sequence[str]) -> str | None:
-    """The hint that offers ``names``; None if there are none."""
+    """Return the hint that suggests ``names``; None if ``names`` is empty."""
     return f"did you mean {' or '.join(names)}?" if names else None
 
 
 def parse_release(text: str) -> tuple[int, int]:
-    """``6.12.3-amd64`` as (6, 12); (0, 0) for what is no release."""
+    """Return ``6.12.3-amd64`` as (6, 12); (0, 0) if ``text`` is not a release."""
     major, _, rest = text.partition(".")
     minor = ""
     for letter in rest:
@@ -146,7 +145,7 @@ def parse_release(text: str) -> tuple[int, int]:
 
 
 def wrapped(text: str, indent: int, columns: int) -> list[str]:
-    """``text``, which is plain, as lines of so many ``columns``; 0: as one."""
+    """Return plain ``text`` as lines of at most ``columns``; 0: as one line."""
     from textwrap import wrap
 
     before = " " * indent

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Immutable values whose classes cost nothing to make.
+"""Immutable values with classes that are cheap to import.
 
-A frozen dataclass compiles six methods while it is imported, which under emulation takes 12 ms
-for each class; a run imports some forty such classes. Here they share the methods of one base.
+A frozen dataclass compiles six methods during its import. Under emulation that takes 12 ms for
+each class, and a run imports some forty such classes. Here they share the methods of a base.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["Value", "replace"]
 
 @dataclass_transform(frozen_default=True)
 class _ValueType(type):
-    """Makes slots of the annotated names of a class and keeps their defaults."""
+    """Turns the annotated names of a class into slots and keeps their defaults."""
 
     fields: tuple[str, ...]
     defaults: dict[str, Any]
-    #: Set one field of an instance each, in the order of ``fields``.
+    #: Functions that each set a field of an instance, in the order of ``fields``.
     setters: tuple[Callable[[Any, Any], None], ...]
 
     def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Any:
@@ -41,10 +41,10 @@ class _ValueType(type):
 
 
 def _annotated(namespace: dict[str, Any]) -> tuple[str, ...]:
-    """The names annotated in a class body, in their order.
+    """Return the names annotated in a class body, in their order.
 
-    Where annotations are strings (``from __future__ import annotations``) the body's namespace
-    has them. Without, Python 3.14 puts only a function there that makes them (PEP 649).
+    If annotations are strings (``from __future__ import annotations``), the body's namespace has
+    them. Otherwise, Python 3.14 puts only a function there that makes them (PEP 649).
     """
     found = namespace.get("__annotations__")
     if found is None and sys.version_info >= (3, 14):
@@ -58,9 +58,9 @@ def _annotated(namespace: dict[str, Any]) -> tuple[str, ...]:
 
 
 class Value(metaclass=_ValueType):
-    """Base of immutable values: fields as in a dataclass, compared and hashed by all of them.
+    """Base of immutable values: fields as in a dataclass, all used for comparison and hash.
 
-    A default is shared by all instances, so it has to be immutable, too.
+    All instances share a default, so the default has to be immutable, too.
     """
 
     def __init__(self, *args: Any, **given: Any) -> None:
@@ -85,7 +85,7 @@ class Value(metaclass=_ValueType):
 
     @classmethod
     def from_columns(cls, *columns: Sequence[Any]) -> list[Self]:
-        """Many values at once, five times as fast: a sequence for each field, all equally long."""
+        """Return many values at once, five times as fast, from an equally long column per field."""
         made = [cls.__new__(cls) for _ in columns[0]]
         for put_next, column in zip(cls.setters, columns, strict=True):
             deque(map(put_next, made, column), maxlen=0)
@@ -111,5 +111,5 @@ class Value(metaclass=_ValueType):
 
 
 def replace(value: _T, /, **changes: Any) -> _T:
-    """A copy of ``value`` with some fields changed. Raises TypeError for one it does not have."""
+    """Return a copy of ``value`` with changed fields. Raises TypeError for an unknown field."""
     return type(value)(**{field: getattr(value, field) for field in type(value).fields} | changes)

@@ -2,10 +2,9 @@
 """The ``machine`` fixture: a guest for each kernel, and the live tests on it.
 
 :mod:`tests.live.kernels` decides which test runs on which kernel. ``--kernel 6.1`` (may be
-repeated), or the variable RETSNOOP_KERNELS or KERNEL with names in it, chooses the kernels; without
-them it is all of them. ``--quick`` selects what ``make test`` runs, ``--part 6.1`` only that
-kernel's tests of the selection. A kernel that cannot be fetched or booted fails its tests; none is
-skipped.
+repeated), or the variable RETSNOOP_KERNELS or KERNEL, selects kernels by name; the default is all
+kernels. ``--quick`` selects the tests of ``make test``, ``--part 6.1`` only that kernel's tests of
+the selection. If a kernel cannot be downloaded or booted, its tests fail; no test is skipped.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ from retsnoop_py.vm.architecture import split
 from retsnoop_py.vm.machine import Machine
 from retsnoop_py.vm.qemu import find_qemu
 
-#: Files whose tests take longest, first. They start first, so that a run does not end with one
-#: worker at them and the others idle.
+#: The files with the longest tests. They start first, so one worker does not run alone at the end.
 LONGEST = (
     "test_load",
     "test_why",
@@ -78,7 +76,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 class AtOnce:
-    """Prints a failure when it comes: a run that is ended later has shown what it found."""
+    """Prints each failure at once, so a run that is interrupted later has shown its failures."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -91,7 +89,7 @@ class AtOnce:
 
 
 def _reason(report: pytest.TestReport) -> str:
-    """The lines of a failure that say what was expected."""
+    """Return the lines of a failure with the failed assertion."""
     lines = [line for line in report.longreprtext.splitlines() if line.startswith("E  ")]
     return "\n".join(lines[:20])
 
@@ -144,7 +142,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Keep the tests of one file on one kernel in one worker: they share what they set up."""
+    """Keep the tests of one file on one kernel in one worker: they share their fixtures."""
     kernel = _kernel_of(item)
     if kernel:
         item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} on {kernel}"))
@@ -185,7 +183,7 @@ def _turn(item: pytest.Item, order: list[str]) -> tuple[bool, int, int]:
 
 
 def _is_wanted(item: pytest.Item, kernels: list[str], only: bool) -> bool:
-    """Whether the kernel of a test is one of ``kernels``; a test without one, unless ``only``."""
+    """Return whether a test's kernel is in ``kernels``; without a kernel, ``not only``."""
     kernel = _kernel_of(item)
     return kernel in kernels if kernel else not only
 
@@ -207,9 +205,9 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test that crashed its kernel fails alone: the next one finds a fresh guest.
+    """Boot a new guest if the last test crashed its kernel, so only that test fails.
 
-    Before any fixture, for some of those use the guest. ``parked`` wants it down.
+    This runs before any fixture, because some fixtures use the guest. ``parked`` stops the guest.
     """
     guest = item.config.stash.get(_GUEST, None)
     if guest:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The guest that live tests share, and what a failed test prints about it."""
+"""The guest that live tests share, and the output about the guest of a failed test."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which live test runs on which kernel.
+"""The kernels that each live test runs on.
 
 ``make test`` runs the *quick* selection: the tests on :data:`MAIN`, and on the other kernels of
 :data:`QUICK` only :data:`CORE`, where kernels and architectures differ, and tests about that
-kernel. A heavy test of the core runs on the kernels of :data:`HEAVY`. It leaves out what is marked
-``slow``: tests that take more than 20 s, and all but one of tests of the same kind.
+kernel. A heavy test of the core runs on the kernels of :data:`HEAVY`. The quick selection skips
+tests with the mark ``slow``: tests of more than 20 s, and all but one of several similar tests.
 
 ``make test-all`` runs the *full* selection. Three markers reduce it:
 
@@ -12,10 +12,10 @@ kernel. A heavy test of the core runs on the kernels of :data:`HEAVY`. It leaves
 * ``only_on("5.10")``: the test is about that kernel.
 * ``oldest_and_newest``: the test runs on the two ends and on :data:`MAIN`.
 
-7.2 has the mechanisms of 7.3 and runs :data:`CORE` only. Of another architecture, the newest kernel
-runs everything but :data:`SAME_ABROAD`, the kernels before it run :data:`OLDER_ABROAD`.
+7.2 has the mechanisms of 7.3 and runs only :data:`CORE`. The newest kernel of another architecture
+runs all tests except :data:`SAME_ABROAD`, the older kernels run :data:`OLDER_ABROAD`.
 
-A kernel that is chosen alone runs everything.
+A kernel that is selected alone runs all tests.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ALL = ("5.10", "6.1", "6.12", "7.2", "7.3")
 MAIN = "6.12"
 #: The kernels of ``make test``.
 QUICK = ("5.10", "6.1", MAIN, "7.3", "arm64/7.3")
-#: A kernel that runs less if one of those behind it is tested as well.
+#: A kernel that runs fewer tests if one of the listed kernels is tested as well.
 STANDS_FOR = {"7.2": ("7.3",)}
 #: Beginnings of test ids below this folder: what each mechanism accepts, sees and puts back,
 #: arguments, calls, each failure of the workload, the deciding condition, the kernel log.
@@ -70,13 +70,13 @@ OLDER_ABROAD = (
     "test_vm.py::test_the_kernel_log_is_clean",
     "test_workload.py",
 )
-#: What the newest kernel of another architecture does not run, by the reason.
+#: The tests that the newest kernel of another architecture skips, by the reason.
 SAME_ABROAD = {
     "the table is of x86-64's 6.12, which it boots": ("test_line.py::test_the_line_that_decided",),
     "it boots the kernels that stand on the page": ("test_load.py::test_the_page",),
 }
-#: Tests of the core that take 20 to 50 s each, with the kernels on which ``make test`` runs them:
-#: the one whose mechanism differs most from the others'.
+#: Tests of the core that take 20 to 50 s each, with their kernels in ``make test``: the kernel with
+#: the mechanism that differs most from the others.
 HEAVY = {
     "test_arguments.py::test_arguments_are_what": ("5.10", MAIN, "arm64/7.3"),
     "test_line.py::test_without_debug": ("arm64/7.3",),
@@ -101,7 +101,7 @@ def later_series(name: str) -> list[str]:
 
 
 def runs_the_core_only(name: str, chosen: Sequence[str]) -> bool:
-    """Whether another of the kernels ``chosen`` runs everything outside of the core instead."""
+    """Return whether another kernel in ``chosen`` runs the tests outside of the core instead."""
     return any(each in chosen for each in STANDS_FOR.get(name, ()))
 
 
@@ -117,7 +117,7 @@ def id_of(test: pytest.Item | pytest.Function) -> str:
 
 
 def is_core(test: pytest.Item | pytest.Function) -> bool:
-    """Whether a test is in :data:`CORE`."""
+    """Return whether a test is in :data:`CORE`."""
     return id_of(test).startswith(CORE)
 
 

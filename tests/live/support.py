@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the live tests share: running the tool in a guest and reading what it recorded."""
+"""Code shared by the live tests: running the tool in a guest and reading its recordings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TOOL = os.environ.get("RETSNOOP_TOOL") or str(Path(sys.executable).parent / "ret
 WORKLOAD = (PYTHON, "-m", "retsnoop_py.workload", "--quiet")
 PROGRAMS = Path(__file__).parent / "programs"
 
-#: What the workload's cases can end in, and what calls that: enough to see every chain.
+#: The deepest functions of the workload's cases and their callers: enough to see every chain.
 TRACED = sorted({name for case in CASES for outcome in case.outcomes for name in outcome.deepest})
 ENTRIES = ("-e", "*_sys_bpf", "-e", "do_sys_openat2", "-e", "*_sys_mount")
 ALLOWED = tuple(word for name in TRACED for word in ("-a", name))
@@ -83,7 +83,7 @@ def errno_of(session: Session) -> int | None:
 
 
 def series(machine: Machine) -> tuple[int, int]:
-    """Of the kernel that runs: (6, 12)."""
+    """Return the version of the guest's kernel: (6, 12)."""
     major, minor, *_ = machine.release.split(".")
     return int(major), int(minor)
 
@@ -126,7 +126,7 @@ def wait_for(condition: Callable[[], bool], command: Command, timeout: float = 1
 
 
 def compiler(machine: Machine) -> list[str]:
-    """The C compiler for programs of the guest, and what it must be told."""
+    """Return the C compiler for programs of the guest, with its options."""
     if machine.userland is None:
         return ["gcc"]
     return [f"{machine.arch.gnu}-gcc", f"--sysroot={machine.userland.root}"]

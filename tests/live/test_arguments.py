@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Arguments are what the workload gave, whichever way its functions are hooked."""
+"""Captured arguments are the arguments of the workload, with each mechanism."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.live.test_rungs import RUNGS, TRAMPOLINES, rungs_on
 from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.vm.machine import Machine
 
-#: What they give is in retsnoop_py/workload/cases.py.
+#: Their arguments are in retsnoop_py/workload/cases.py.
 CASES = ("bpf-map-bad-flags", "mount-unknown", "long-sleep")
 #: Not their like for 32 bits: fentry takes its time for each function.
 INSIDE = {
@@ -32,7 +32,7 @@ INSIDE = {
     "mmap": ("do_mmap",),
 }
 FILE_SYSTEM = "retsnoop-py-missing"
-#: What opening a file calls, one after the other; what does not fail there returns no NULL.
+#: Functions called to open a file, one after the other; functions that succeed do not return NULL.
 OPEN = "do_sys_openat2"
 STEPS = ("getname*", "*alloc_fd", "get_unused_fd_flags", "do_filp_open", "fd_install", "putname")
 
@@ -131,7 +131,7 @@ libc.open(ctypes.c_void_p(page), 0)
 
 
 def test_unions_are_read_by_their_tags_and_new_objects_not_at_all(machine: Machine) -> None:
-    """What they are given is in tests/live/programs/tagged.py."""
+    """Their arguments are in tests/live/programs/tagged.py."""
     perf = ("-e", "*_sys_perf_event_open")
     # where no function of kernel/events/core.c has a trace point
     has_perf = not machine.release.startswith("5.10.")
@@ -149,7 +149,7 @@ def test_unions_are_read_by_their_tags_and_new_objects_not_at_all(machine: Machi
     found = sessions(result.out)
 
     def given(function: str, argument: str, key: str = "value") -> list[Any]:
-        """Of the first call so named in each session, from the end of the name."""
+        """Return an argument of each session's first call with a name that ends in ``function``."""
         named = [[one for name, one in calls.items() if name.endswith(function)] for calls in found]
         return [calls[0][argument][key] for calls in named if calls]
 
@@ -178,7 +178,7 @@ def test_unions_are_read_by_their_tags_and_new_objects_not_at_all(machine: Machi
 
 
 def test_arguments_are_below_the_calls_of_a_stack_and_cut_where_asked(machine: Machine) -> None:
-    """Of calls that are not on a stack in the end nothing is kept: the log is seldom full."""
+    """Only calls on the final stack keep their arguments, so the log is seldom full."""
     path = machine.share / "below.rsn"
     limits = ("-C", "args.max-str-arg-size=8", "-C", "args.fmt-mode=multiline")
     selection = ("-e", system_call(machine, "mount"), "-a", "get_fs_type", "-e", OPEN)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is wrong is told in one message with the next step and a documented status.
+"""Bad input is reported in one message with the next step and a documented status.
 
-Nothing is left in the kernel then, and the command was not started. What does not need a real
-kernel is in tests/unit.
+Afterwards, nothing of the run is left in the kernel, and the command was not started. Tests that do
+not need a real kernel are in tests/unit.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MOST_OF_PERF = (
 
 @pytest.fixture(scope="module")
 def before(machine: Machine) -> dict[str, Any]:
-    """What was in the kernel before the first of these tests."""
+    """Return the tool's objects in the kernel before the first of these tests."""
     return leftovers(machine)
 
 
@@ -61,18 +61,18 @@ def _nothing_started(machine: Machine, before: dict[str, Any]) -> Iterator[None]
 
 
 def marker(machine: Machine) -> Path:
-    """What the command leaves that must not be started."""
+    """Return the file that the command would create; the command must not be started."""
     return machine.share / "started"
 
 
-#: What is said of attaching and detaching once they take longer than a second.
+#: Progress messages if attaching or detaching takes longer than a second.
 PROGRESS = re.compile(r"(?:At|De)taching [\d,]+ of [\d,]+ functions\.\.\.$")
 
 
 def only_error(result: Result) -> str:
-    """The error message and the hint, after making sure that nothing else was said.
+    """Return the error message and the hint; fail if there was other output.
 
-    But for progress, which only shows on a slow machine.
+    Progress is allowed, because a slow machine shows it.
     """
     lines = [line for line in result.err.splitlines() if not PROGRESS.match(line)]
     assert len(lines) == 2, result.err
@@ -98,7 +98,7 @@ def hiding(*folders: str) -> tuple[str, ...]:
     return ("unshare", "-m", "sh", "-c", f'mkdir -p /tmp/empty && {hide} exec "$@"', "sh")
 
 
-# -- what is to be traced --
+# -- selected functions --
 
 
 @pytest.mark.one_kernel
@@ -226,7 +226,7 @@ def test_hidden_addresses_name_the_sysctl(machine: Machine) -> None:
 
 
 def limited(machine: Machine, files: int, memory: int | str, *args: str) -> Result:
-    """Run the tool where it may open and lock (bytes) no more than that, and may not change it."""
+    """Run the tool with hard limits of open ``files`` and of locked ``memory`` in bytes."""
     limits = ["prlimit", f"--nofile={files}:{files}", f"--memlock={memory}:{memory}"]
     return machine.run([*limits, "setpriv", "--bounding-set", "-sys_resource", TOOL, *args])
 
@@ -259,7 +259,7 @@ def test_too_few_descriptors_for_anything_are_an_error(machine: Machine) -> None
     assert result.err.endswith("hint: allow more open files: `ulimit -n`\n")
 
 
-# -- what the kernel lacks --
+# -- features that the kernel lacks --
 
 
 @pytest.mark.oldest_and_newest
@@ -287,7 +287,7 @@ def test_what_is_missing_is_named(
     assert hint in next_step
 
 
-#: Debian 10's kernel, as far as files tell: what the kernel says it is, and that it has no BTF.
+#: Files that imitate Debian 10's kernel: its release, and the missing BTF.
 OLD = """\
 mount -t tmpfs none /sys/kernel/btf
 echo 4.19.0-27-amd64 > /run/osrelease
@@ -391,7 +391,7 @@ def test_a_recording_that_cannot_be_written_stops_the_run_before_it_begins(
 @pytest.mark.one_kernel
 def test_an_output_nobody_takes_ends_the_run(machine: Machine) -> None:
     piped = 'set -o pipefail; "$@" | head -1'
-    # several times what a pipe holds: who writes less may be done before head is gone
+    # Several times the size of a pipe: with less output, the tool may finish before head exits.
     talkative = [TOOL, *FEW, "--", *WORKLOAD, "-n", "800", "bpf-map-bad-type"]
     result = machine.run(["bash", "-c", piped, "bash", *talkative])
     assert result.status == 141, result.err
@@ -412,7 +412,7 @@ def test_an_output_nobody_takes_ends_the_run(machine: Machine) -> None:
 
 @pytest.mark.oldest_and_newest
 def test_a_dry_run_does_not_touch_the_kernel(machine: Machine) -> None:
-    """A run of ours watches one: the only bpf() call is that of the workload that follows."""
+    """Another run traces the dry run: the only bpf() call is the workload's later call."""
     path = machine.share / "dry.rsn"
     present = leftovers(machine)
     dry = [TOOL, *FEW, "-c", "bpf", "--dry-run", "-o", str(machine.share / "no.rsn")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Branch records: no CPU of these guests makes any, so what is tested is that this is said."""
+"""Branch records: the guests' CPUs do not support them, and the tool reports that."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_json_holds_what_was_traced_and_nothing_of_the_command(machine: Machine)
 
 
 def test_a_return_whose_call_was_not_seen_is_told_and_leaves_no_gap(machine: Machine) -> None:
-    """The trace has all that was recorded, so it says of no record that it is missing."""
+    """The trace has all records, so it does not report a missing record."""
     path = machine.share / "unhooked.rsn"
     tool = str(PROGRAMS / "unhooked_entry.py")
     options = ("--attach=kprobe", "-T", "-E", "-e", "*_sys_ioctl", "-a", "pipe_ioctl")

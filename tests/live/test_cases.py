@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Failing commands of many parts of the kernel: the call, the reason and the condition are right.
 
-Each row is a failure that people report, made by a command of ours, with its true cause. A row with
-``reruns`` 0 asks for the call and its reason, which one run shows; the others also ask for the
-condition, and are left to ``make test-all``.
+Each row is a failure that people report, caused by a test command, with its true cause. A row with
+``reruns`` 0 checks the call and its reason, which need only one run. The other rows also check the
+condition; only ``make test-all`` runs them.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def parked(machine: Machine, request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def project(parked: str, tmp_path: Path) -> Path:
-    """Somebody's repository: an object with one failure that is known, a test, and make objects."""
+    """Return a user's repository: an object with one known failure, a test, and make objects."""
     for name in ("license.bpf.c", "common.h"):
         shutil.copy(OBJECTS / name, tmp_path)
     words = shlex.join(compiler(parked))

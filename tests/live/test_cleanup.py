@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""However a run ends, nothing of it stays in the kernel."""
+"""After every kind of end, a run leaves nothing in the kernel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MANY = ("-v", "-K", "-e", "*_sys_bpf", "-a", "bpf_map_*", "-a", "array_map_*", "
 
 
 def leftovers(machine: Machine) -> dict[str, Any]:
-    """What there is now. Detaching is finished by RCU, so programs may linger for an instant."""
+    """Return the objects left now. RCU finishes the detaching, so programs may remain briefly."""
     result = machine.run([PYTHON, str(PROGRAMS / "leftovers.py")])
     found: dict[str, Any] = json.loads(result.out)
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""In a PID namespace, as in every container, what was named is traced, and nothing else."""
+"""In a PID namespace, as in every container, only the selected processes are traced."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from retsnoop_py.vm.machine import Machine
 
 INSIDE = ("unshare", "--pid", "--fork", "--mount-proc")
 CASE = (*WORKLOAD, "bpf-map-bad-flags")
-#: What the processes of a C program call, and where it fails.
+#: The call of the C program's processes, and its failing function.
 CALLS = ("-e", "*_sys_ioctl", "-a", "pipe_ioctl")
 
 
@@ -41,7 +41,7 @@ def inside(machine: Machine, *args: str, wrapper: tuple[str, ...] = INSIDE) -> R
 
 
 def caller(machine: Machine) -> str:
-    """A program whose one call fails, that is up in no time."""
+    """Return a program that starts fast and makes one failing call."""
     return str(compiled(machine, "callers", "-g", "-fno-omit-frame-pointer"))
 
 
@@ -56,7 +56,7 @@ def test_a_command_is_followed_into_further_namespaces(machine: Machine) -> None
     assert recording.stats is not None
     assert not any(recording.stats.values()), recording.stats
     first, second = recording.sessions
-    # retsnoop-py is 1 there, and in the namespace below whoever is first in it
+    # retsnoop-py has the id 1 there, or the first process of the namespace below.
     assert 1 < first.ns_tid == first.ns_tgid == first.proc_tgid < first.tgid
     assert (second.ns_tid, second.ns_tgid) == (1, 1)
     assert first.proc_tgid < second.proc_tgid < second.tgid
@@ -73,7 +73,7 @@ def test_a_command_is_followed_into_further_namespaces(machine: Machine) -> None
 
 
 def test_processes_are_chosen_by_the_ids_they_have_inside(machine: Machine) -> None:
-    """Of three that call one after another the first is not named, and the next refused."""
+    """Three processes make the call: the first is not listed, the second is denied."""
     path, told = machine.share / "chosen.rsn", machine.share / "chosen.told"
     script = f"""
     cd "$(mktemp -d)" && mkfifo 1 2 3 || exit 99
@@ -109,7 +109,7 @@ def test_the_programs_stack_is_read_by_the_id_that_proc_has(machine: Machine) ->
         assert result.status == 0, result.err
         _, _, user = result.out.partition("\nUser stack:\n")
         names = re.findall(rf"(\w+)\+0x\w+ .*{re.escape(program)}", user)
-        # arm64's libraries have frame pointers, so that what is before main() is there as well
+        # arm64's libraries have frame pointers, so the stack also has the callers of main().
         assert names[-3:] == ["main", "outer_call", "inner_call"]
         assert names[:-3] == ([] if machine.arch.name == "x86_64" else ["_start"])
 
@@ -148,7 +148,7 @@ def test_a_call_that_still_runs_in_a_namespace_is_told(
     assert "do_sys_openat2+" in block
 
 
-#: What a container needs beside its own; README.md names them.
+#: The capabilities that a container needs beside its default ones; README.md lists them.
 NEEDED = ("CAP_BPF", "CAP_PERFMON", "CAP_SYSLOG")
 #: Without kprobe.multi Debian's kernels want more for perf events; before 5.11 BPF needs memlock.
 NEEDED_BEFORE_6_2 = (*NEEDED, "CAP_SYS_ADMIN", "CAP_SYS_RESOURCE")
@@ -156,12 +156,12 @@ TRACEFS = "/sys/kernel/tracing"
 
 
 def environment(machine: Machine) -> dict[str, str]:
-    """What a program that is started without any variables needs to find this one."""
+    """Return the variables that a program without an environment needs to find the tool."""
     return machine.userland.env if machine.userland else {}
 
 
 def layers(machine: Machine) -> list[dict[str, object]]:
-    """Mounts of what lies over the guest's root, where that has not all that the guest has."""
+    """Return the guest's mounts over its root, if the root does not have all files."""
     return [bind(str(place)) for place, _ in machine.userland.layers] if machine.userland else []
 
 
@@ -170,7 +170,7 @@ def bind(place: str) -> dict[str, object]:
 
 
 def contained(machine: Machine, *args: str, capabilities: tuple[str, ...], tracefs: bool) -> Result:
-    """Run the tool in a container of crun, whose files are the guest's."""
+    """Run the tool in a container of crun with the guest's files."""
     held = dict.fromkeys(("bounding", "effective", "permitted"), capabilities)
     env = {"PATH": "/usr/bin:/bin", **environment(machine)}
     proc = {"destination": "/proc", "type": "proc", "source": "proc"}
@@ -233,7 +233,7 @@ def test_what_a_container_lacks_is_told(machine: Machine) -> None:
 DAEMONSET = Path(__file__).parents[2] / "deploy" / "daemonset.yaml"
 #: Keys of the manifest that this test makes something of. Others would be passed over.
 POD = {"hostPID", "containers", "volumes"}
-#: What a kubelet does with the rest has no counterpart in a container's bundle.
+#: The kubelet's other keys have no counterpart in a container's bundle.
 OF_KUBELET = {
     *("automountServiceAccountToken", "terminationGracePeriodSeconds", "nodeSelector"),
     "tolerations",
@@ -315,7 +315,7 @@ def test_the_daemonset_traces_its_node_and_ends_when_told_to(machine: Machine) -
         (config / name).write_text(text)
     bundle, folders = bundle_of(DAEMONSET, config, "node-1", environment(machine))
     bundle["mounts"][3:3] = layers(machine)  # behind what every container has
-    # what an image would bring along: a checkout in /tmp would be hidden by the pod's own /tmp
+    # An image would contain the tool: the pod's own /tmp would hide a checkout in /tmp.
     bundle["mounts"].append(bind(str(Path(TOOL).parents[2])))
     (machine.share / "config.json").write_text(json.dumps(bundle))
     places = " ".join(mount["destination"] for mount in bundle["mounts"])
@@ -343,5 +343,5 @@ def test_the_daemonset_traces_its_node_and_ends_when_told_to(machine: Machine) -
     [path] = machine.share.glob("node-1-*Z.rsn")
     recording = read_recording(path)
     assert len(recording.sessions) == len(shown) > 0
-    # the container has the node's process ids, so they are told without others beside them
+    # The container has the node's process ids, so no second ids are shown.
     assert all("namespace" not in one for one in shown)

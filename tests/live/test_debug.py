@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""``--debug bpf``: what the programs saw, in the kernel's own log."""
+"""``--debug bpf``: the BPF programs write their events to the kernel's trace_pipe."""
 
 from __future__ import annotations
 

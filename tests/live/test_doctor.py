@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What doctor says of a real kernel is what then works, or does not."""
+"""The report of doctor agrees with the features that work on a real kernel."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run_by(
 
 
 def worked(result: Result) -> bool:
-    """Whether the failing call was seen; else the run ended with an error of its own."""
+    """Return whether the failing call was traced; otherwise the run ended with its own error."""
     if "[-ENOENT]" in result.out:
         assert result.status == 1, result.err
         return True
@@ -62,13 +62,13 @@ def worked(result: Result) -> bool:
 
 @pytest.fixture(scope="module")
 def usual(machine: Machine) -> dict[str, Any]:
-    """What doctor tells root."""
+    """Return the report of doctor for root."""
     return doctor(machine)
 
 
 @pytest.fixture(scope="module")
 def capable(machine: Machine) -> dict[str, Any]:
-    """What doctor tells a user who has the capabilities."""
+    """Return the report of doctor for a user with the capabilities."""
     return doctor(machine, under=AS_CAPABLE)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Commands that are killed, and commands that hang: what `why` says of them on a real kernel."""
+"""Commands that are killed, and commands that hang: the explanation of `why` on a real kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.live.support import PROGRAMS, TOOL, compiled
 
 from retsnoop_py.vm.machine import Machine
 
-#: What a shell runs, and the words that name the cause; {0} is the program that crashes.
+#: Shell commands, and the text that names the cause; {0} is the program that crashes.
 SIGNALS = {
     "{0} null": ("SIGSEGV killed crash", "it read the address 0x10", "null pointer", "in crash)"),
     "{0} constant": ("it wrote to the address", "forbids it: the file crash, r--"),

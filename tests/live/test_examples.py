@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The commands of README and docs, run as they stand, print what stands below them.
 
-Those of a page are run in their order, in one folder: what one writes another may read. Where only
-the command is shown, it ends with the status that ``examples.toml`` says, 0 by default.
+The commands of a page run in their order, in one folder, so a command may read the files of an
+earlier command. If only the command is shown, its status is in ``examples.toml``, 0 by default.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.kernels import ensure
 from retsnoop_py.vm.machine import Machine
 
-#: Where Debian's package of debug information puts it, as `vm run --debug-info` does.
+#: The folder of Debian's packages of debug information, and of `vm run --debug-info`.
 DEBUG = Path("/usr/lib/debug")
 TUTORIAL = "docs/tutorial.md"
-#: Those whose commands take more than 20 s together, but for README.
+#: Pages with commands that take more than 20 s together, except README.
 SLOW_PAGES = (
     *("docs/why.md", "docs/line.md", "docs/arguments.md"),
     *("docs/howto/latency.md", "docs/howto/production.md"),
 )
-#: The executable has no python beside it: what the pages trace is the checkout's.
+#: The executable has no python in its folder: the pages trace the checkout's python.
 _ENV = {"PATH": f"/usr/sbin:/usr/bin:/sbin:/bin:{Path(TOOL).parent}:{Path(PYTHON).parent}"}
 
 
@@ -86,7 +86,7 @@ def tracing(machine: Machine, command: str, folder: Path) -> Iterator[Command]:
 
 
 def ended(machine: Machine, one: Shown, folder: Path) -> Result:
-    """How a page's command ends, where it has what it needs."""
+    """Run a page's command with the files that it needs; return its result."""
     needs, command = one.needs, one.command
     loader = needs.get("loader", "")
     if loader.endswith(".c"):
@@ -109,7 +109,7 @@ def ended(machine: Machine, one: Shown, folder: Path) -> Result:
 
 
 def untrue(machine: Machine, one: Shown, folder: Path) -> str:
-    """What is wrong with a command of a page; nothing if it does what is shown."""
+    """Return the difference of a command from its page; empty if it does what the page shows."""
     result = ended(machine, one, folder)
     # messages first, for a trace and its command share no order
     told = result.err + result.out
@@ -123,7 +123,7 @@ def untrue(machine: Machine, one: Shown, folder: Path) -> str:
 
 
 def pages_on(kernel: str) -> list[str]:
-    """Those with commands that are run there, but for the tutorial, which has its own test."""
+    """Return the pages with commands for the kernel, except the tutorial with its own test."""
     return list(dict.fromkeys(one.page for one in shown_on(kernel) if one.page != TUTORIAL))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""-S, -x, -X, -p, -n, -N and -L report what they say and nothing else."""
+"""-S, -x, -X, -p, -n, -N and -L report exactly the selected sessions."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_comm_filters_choose_by_thread_name(machine: Machine) -> None:
 
 
 def test_a_pid_filter_chooses_by_process(machine: Machine) -> None:
-    """Two processes make the same call; one is asked for."""
+    """Two processes make the same call; only one process is selected."""
     path, go = machine.share / "pid.rsn", machine.share / "go"
     waiting = f'while ! test -e {go}; do sleep 0.1; done; exec "$@"'
     script = ["sh", "-c", f"echo $$; {waiting}", "sh", *WORKLOAD, "bpf-map-bad-flags"]
@@ -92,7 +92,7 @@ def test_a_pid_filter_chooses_by_process(machine: Machine) -> None:
 
 
 def test_an_execve_in_the_middle_of_a_session_does_not_harm_it(machine: Machine) -> None:
-    """The thread's name changes inside the call; the filter was asked at its start."""
+    """The thread's name changes inside the call; the filter was checked at its start."""
     path = machine.share / "execve.rsn"
     options = ("-e", "*_sys_execve", "-S", "-n", "sh", "-o", str(path))
     result = trace(machine, *options, "--", "sh", "-c", "/bin/true; exec /bin/true")

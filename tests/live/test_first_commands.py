@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What everybody tries first with ``why``: the table of docs/why.md, in two languages."""
+"""The first commands that users try with ``why``: the table of docs/why.md, in two languages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ANSWERS = {
         PAGE.read_text().partition("## First commands")[2].partition("\n## ")[0]
     )
 }
-#: What the page says is there. The server is told to end by whom the guest ends.
+#: Creates the files that the page assumes, and starts a server that runs until the guest ends.
 SET_UP = """
 set -e
 mkdir -p /tmp/first
@@ -44,12 +44,12 @@ exit 1
 """
 
 
-#: What ``make test`` has of them.
+#: The commands that ``make test`` runs.
 QUICK = ("ls /nonexistent", "rm -f fixed")
 
 
 def needs_a_library(machine: Machine) -> Path:
-    """A program whose library is gone by the time it runs."""
+    """Return a program that needs a library that was removed."""
     library = machine.share / "libfirst.so"
     program = machine.share / "needs"
     if not program.exists():
@@ -65,7 +65,7 @@ def needs_a_library(machine: Machine) -> Path:
 
 @pytest.fixture
 def first(machine: Machine) -> Machine:
-    """The guest, with what the page speaks of."""
+    """Return the guest, with the files that the page mentions."""
     program = needs_a_library(machine)
     made = machine.run(["sh", "-c", SET_UP, "sh", str(program)], timeout=120)
     assert made.status == 0, made.err
@@ -73,7 +73,7 @@ def first(machine: Machine) -> Machine:
 
 
 def asked(machine: Machine, command: str, **variables: str) -> str:
-    """What ``why`` answers to a command of the page; its lines joined, as they may be wrapped."""
+    """Return the answer of ``why`` to a command of the page, with wrapped lines joined."""
     words = shlex.split(command)
     if "--" not in words:
         words = ["--", *words]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What `functions` lists is what a run with the same options attaches."""
+"""`functions` lists exactly the functions that a run with the same options attaches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def functions(machine: Machine, *options: str) -> Result:
 
 
 def table(result: Result) -> list[list[str]]:
-    """The columns of what a pipe gets."""
+    """Return the columns of the output to a pipe."""
     assert result.status == 0, result.err
     rows = [line.split("\t") for line in result.out.splitlines()]
     assert {len(row) for row in rows} == {6}

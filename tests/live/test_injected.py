@@ -18,7 +18,7 @@ FAILING = (*WORKLOAD, "-n", str(TIMES), "bpf-map-bad-flags")
 #: it is two instructions.
 BEHIND_THE_HOOK = {"5.10": 5, "6.1": 5, "6.12": 9, "7.2": 9, "7.3": 9}
 BEHIND_THE_HOOK_OF_ARM64 = 8
-#: What calls the tracepoints of system calls.
+#: The functions that call the tracepoints of system calls.
 SYSCALL_TRACER = {
     "5.10": "syscall_trace_enter*",
     "6.1": "syscall_trace_enter*",
@@ -29,7 +29,7 @@ SYSCALL_TRACER = {
 
 
 def version(machine: Machine) -> str:
-    """Of the kernel, as in 6.12."""
+    """Return the version of the kernel, as in 6.12."""
     return "{}.{}".format(*series(machine))
 
 
@@ -113,7 +113,7 @@ def test_tracepoints_of_system_calls_are_hit(machine: Machine) -> None:
 
 
 def test_probes_show_what_they_find(machine: Machine) -> None:
-    """SIGURG is 23; the shell, behind whose name old ones may be left, sends it to itself."""
+    """SIGURG is 23; the shell sends it to itself. Bytes of older names may follow its name."""
     specs = ("tp:signal:signal_generate", "rawtp:signal_generate", "kprobe:check_kill_permission")
     probes = [word for spec in specs for word in ("-J", spec)]
     options = ("-T", "-S", "-A", "-C", "args.fmt-max-arg-width=0", *probes)

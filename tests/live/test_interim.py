@@ -28,7 +28,7 @@ echo > kprobe_events
 echo > trace
 """
 TRACED = ("-e", "*_sys_ioctl", "-a", "do_vfs_ioctl", "-a", "pipe_ioctl", "-n", "pipe_ioctl")
-#: That do_vfs_ioctl() knows no such request is on the list of what is no failure.
+#: The list of ordinary results has the error of do_vfs_ioctl() for unknown requests.
 VIEWS = ("-I", "-J", "kprobe:pipe_ioctl", "-T", "-E", "-Sn", "-C", "results.ordinary=n")
 ENOIOCTLCMD = 515
 
@@ -48,7 +48,7 @@ def names(session: Session) -> list[str]:
 
 
 def of_kind(recording: Recording, kind: SessionKind, *callees: str) -> list[Session]:
-    """The reports of one kind whose stack is the entry function and then ``callees``."""
+    """Return the reports of a kind with the entry function and then ``callees`` as stack."""
     return [s for s in recording.sessions if s.kind is kind and names(s) == list(callees)]
 
 

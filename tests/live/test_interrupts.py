@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What an interrupt calls on top of a followed call: shown, marked, never where an error began."""
+"""Calls of an interrupt on top of a traced call: shown, marked, never the origin of an error."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from retsnoop_py.session.model import EventFlags, SessionKind
 from retsnoop_py.vm.machine import Machine
 
 CONNECTS = 7
-#: Looks for who listens, in the softirq, and gives NULL: right before connect() fails.
+#: Searches the listener in the softirq, and returns NULL right before connect() fails.
 LOOKUP = "__inet_lookup_listener"
 CALLER = ("-e", "__sys_connect", "-a", "tcp_v4_connect", "-a", LOOKUP)
 LOOPBACK = ("--", PYTHON, str(PROGRAMS / "loopback.py"), str(CONNECTS))
 
 
 def is_told_apart(machine: Machine) -> bool:
-    """Whether softirqs have a stack of their own, by which they are: arm64's 5.10 has none."""
+    """Return whether softirqs are identified by their own stack: arm64's 5.10 has none."""
     return machine.arch.name != "arm64" or series(machine) >= (6, 1)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Kprobe events with many probes, and what is put back behind them and single kprobes."""
+"""Kprobe events with many probes, and the settings restored after them and single kprobes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from retsnoop_py.vm.errors import kernel_problems
 from retsnoop_py.vm.machine import Machine
 
 FORCED = "--attach=kprobe_events"
-#: Single kprobes, enough of them to change rcu_expedited for.
+#: Enough single kprobes that the tool changes rcu_expedited.
 SINGLE = ("-K", "-e", "*_sys_bpf", "-a", "array_map_*", "-a", "bpf_map_*")
 EVENTS = "/sys/kernel/tracing/kprobe_events"
 EXPEDITED = "/sys/kernel/rcu_expedited"
@@ -177,7 +177,7 @@ def test_system_changes_are_made_put_back_and_can_be_refused(machine: Machine) -
 
 
 def hurry(machine: Machine) -> Command:
-    """Somebody who needs the setting until told to stop."""
+    """Start a process that changes the setting until :func:`end`."""
     pipe = f"tail -f /dev/null | exec {PYTHON} {PROGRAMS}/hurry.py"
     command = machine.start(["sh", "-c", pipe])
     wait_for(lambda: b"hurried" in command.output()[0], command)
@@ -198,7 +198,7 @@ def test_the_last_of_two_puts_rcu_expedited_back(machine: Machine) -> None:
 
 
 def test_without_descriptors_left_the_guard_puts_rcu_expedited_back(machine: Machine) -> None:
-    """What is attached may take the last of them, just before the setting has to be put back."""
+    """Attaching may use the last descriptors, just before the setting has to be restored."""
     script = ["sh", "-c", f"ulimit -n 64; exec {PYTHON} {PROGRAMS}/hurry.py exhausted </dev/null"]
     result = machine.run(script)
     assert (result.status, result.out) == (0, "hurried\nexhausted\nagain\n"), result.err

@@ -24,11 +24,11 @@ from retsnoop_py.vm.machine import Machine
 
 TABLE = tomllib.loads(Path(__file__).with_name("failures.toml").read_text())
 CASES: dict[str, dict[str, Any]] = TABLE["cases"]
-#: Cases whose functions are the same on every kernel, with a value that no other operand has.
+#: Cases with the same functions on every kernel, and with a unique value of an operand.
 EVERYWHERE = tuple(name for name, case in CASES.items() if case.get("everywhere"))
-#: Of the lines, of the values, and of the conditions that can be said in C.
+#: The required shares of right lines, right values, and conditions in C.
 RIGHT, VALUES, SAID = 0.95, 0.9, 0.9
-#: What only DWARF has names for: locals in registers and on the stack, and pointers among them.
+#: Names from DWARF only: local variables in registers and on the stack, including pointers.
 BY_LOCALS = {
     "futex_value": "uval != val",
     "oom_value": "oom_score_adj < -1000 || oom_score_adj > 1000",
@@ -50,7 +50,7 @@ Told = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the tool said of a case: the way of its function, None if that was not seen to fail."""
+    """The tool's answer to a case: the executed path, None if its function was not seen to fail."""
 
     name: str
     told: Told | None
@@ -128,7 +128,7 @@ def answers(machine: Machine, result: Result, names: tuple[str, ...]) -> Iterato
 
 
 def _has_failed(way: Told) -> bool:
-    """Whether it gave an error, NULL, or as an unsigned number (do_mmap) an error."""
+    """Return whether the result is an error, NULL, or an unsigned error number (do_mmap)."""
     value = int(way["result"]["raw"], 16)
     return bool(way["result"].get("error") or not value or value > ERRORS)
 
@@ -162,7 +162,7 @@ def hold_to_the_table(machine: Machine) -> None:
     if not machine.release.startswith(f"{TABLE['release']}+"):
         # lines have moved in another release: files have not
         wrong = [one for one in wrong if one.lines and not _files(one) & _files_of(one.case)]
-    # those that are known to be missed are in docs/line.md
+    # The known misses are in docs/line.md.
     missed = {one.name for one in wrong if "missed" in one.case}
     assert missed == {one.name for one in wrong}, "\n".join(map(str, wrong))
     lined = [one for one in told if "gives" not in one.case]

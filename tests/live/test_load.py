@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Objects made to be refused, loaded on each kernel: verdict, reason and line of every part.
+"""Objects that kernels reject, loaded on each kernel: verdict, reason and line of every part.
 
-What is to come of a part stands behind the line of its source that has to be named::
+The expected result of a part is a remark at the source line that the reason must name::
 
     return data[12]; // refused: packet-bounds
     } arena SEC(".maps"); // refused: map-type-unsupported -6.8
     return 0; // refused: attach-target-missing on arm64
 
-``-6.8``: up to that Linux; ``6.9-``: from it on; all of them otherwise. What has no such remark
+``-6.8``: up to that Linux; ``6.9-``: from that Linux on; otherwise on all. A part without a remark
 loads everywhere.
 """
 
@@ -57,7 +57,7 @@ Outcome = tuple[str, str, int]
 
 
 def expected(release: tuple[int, int], arch: str) -> dict[tuple[str, str, str], Outcome]:
-    """What the remarks in the sources say of each part on this Linux, on this architecture."""
+    """Return the expected result of each part on this Linux and architecture, from the remarks."""
     found: dict[tuple[str, str, str], Outcome] = {}
     for source in sorted(OBJECTS.glob("*.bpf.c")):
         function = ""
@@ -84,10 +84,10 @@ def expected(release: tuple[int, int], arch: str) -> dict[tuple[str, str, str], 
 
 
 def compiler(kernel: str) -> list[str]:
-    """clang and what makes a BPF object for that kernel's machine.
+    """Return clang with its options for a BPF object of that kernel's machine.
 
-    Of the host's headers come the types, which are the same on both: a host need not have those of
-    the other architecture.
+    The types come from the host's headers, because they are the same on both architectures. A host
+    does not need the headers of the other architecture.
     """
     includes = (str(ROOT / "build/libbpf/include"), f"/usr/include/{host().gnu}")
     name = split(kernel)[0].name
@@ -203,7 +203,7 @@ def test_what_is_said_names_what_matters_here(
 
 
 def test_this_linux_has_what_since_toml_says(machine: Machine) -> None:
-    """Neither later nor earlier than there; what it does not know yet is no error."""
+    """Each feature begins exactly at its version there; a feature missing there is not an error."""
     copy = machine.share / "vmlinux.btf"
     assert machine.run(["cp", "/sys/kernel/btf/vmlinux", str(copy)]).status == 0
     btf, release = Btf(copy.read_bytes()), series(machine)
@@ -256,7 +256,7 @@ def test_where_the_kernel_writes_nothing_its_own_functions_are_told(
     assert 8 in key["values"].values()
     assert "closed to kprobes" in said["attach", "kprobe_closed"]["reason"]
     assert "no symbol no_such_function" in said["attach", "kprobe_target_missing"]["reason"]
-    # where the verifier has told why, there is no need of that
+    # If the verifier's log has the reason, the chain is not shown.
     assert "chain" not in said["program", "packet_unchecked"]
 
 

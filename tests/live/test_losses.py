@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is missing is told, with the session it is missing from; where nothing is, nothing is."""
+"""Missing records are reported with their session; without losses, no loss is reported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine
 
 MAPS = ("-e", "*_sys_bpf", "-a", "*map*")
-#: Kernels that count what they keep from BPF programs do so for these.
+#: The mechanisms with counted misses, on kernels that count the misses of BPF programs.
 COUNTING = ("kprobe.session", "kprobe.multi", "fsession.multi")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the kernel itself says in words is told of the call it was said in, and of no other."""
+"""A kernel message is reported with the call that wrote it, and with no other call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.live.support import BPF_NUMBERS, PYTHON, series, trace
 
 from retsnoop_py.vm.machine import Machine
 
-#: What each write to /dev/kmsg does is what every printk() does.
+#: Each write to /dev/kmsg takes the same path as every printk().
 LOGGING = ("-e", "devkmsg_write", "-S")
 
 
@@ -82,7 +82,7 @@ raise SystemExit(syscall({FS_CONFIG}, fs, {SET_STRING}, b'bogus', b'1', 0) and 3
 
 
 def test_the_log_of_a_file_system_context_is_told(machine: Machine) -> None:
-    """Which is in no other log."""
+    """This message is in no other log."""
     command = ("--", PYTHON, "-c", MOUNTING)
     (session,) = sessions(machine, "-e", "*_sys_fsconfig", *command, status=3)
     (message,) = session["said"]
@@ -91,7 +91,7 @@ def test_the_log_of_a_file_system_context_is_told(machine: Machine) -> None:
 
 
 def test_an_answer_to_a_netlink_message_is_told(machine: Machine) -> None:
-    """Which 5.10 has no tracepoint for."""
+    """5.10 has no tracepoint for it."""
     command = ("ip", "link", "add", "name", "x", "type", "bogus")
     found = sessions(machine, "-e", "rtnetlink_rcv_msg", "--", *command, status=2)
     refused = [one for one in found if one["stack"][-1]["call"]["result"]["error"] == "EOPNOTSUPP"]
@@ -122,7 +122,7 @@ raise SystemExit(refused == -2 and 3)
 
 
 def test_what_a_loader_without_a_log_is_refused_for_is_told(machine: Machine) -> None:
-    """The kernel does not even format it then: it is put together from what it is made of."""
+    """The kernel does not format the message then: the tool formats it from its arguments."""
     number = BPF_NUMBERS[machine.arch.name]
     path = machine.share / "unwritten.rsn"
     command = ("--", PYTHON, "-c", LOADING, number)
@@ -135,7 +135,7 @@ def test_what_a_loader_without_a_log_is_refused_for_is_told(machine: Machine) ->
     assert "\nthe kernel said: R2 !read_ok (instruction 1)\n" in again
 
 
-#: Submits a request of an operation that there is none of: io_uring_setup(2), its rings, one entry.
+#: Submits a request with an unknown operation: io_uring_setup(2), its rings, one entry.
 SUBMITTING = """
 import ctypes, mmap, struct
 syscall = ctypes.CDLL(None).syscall
@@ -152,7 +152,7 @@ raise SystemExit(syscall(426, ring, 1, 0, 0, None, 0) == 1 and 3)
 
 
 def test_a_refused_request_of_io_uring_is_told(machine: Machine) -> None:
-    """Of which the system call says nothing: it has submitted one."""
+    """The system call itself succeeds: it submitted one request."""
     command = ("--", PYTHON, "-c", SUBMITTING)
     found = sessions(machine, "-e", "*_sys_io_uring_enter", "-S", *command, status=3)
     text = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Results that look like failures and are none do not become the origin of an error."""
+"""Ordinary results that look like failures do not become the origin of an error."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ def sessions(machine: Machine, *args: str) -> list[dict[str, Any]]:
 
 
 def origin(session: dict[str, Any]) -> tuple[str, str]:
-    """The deepest of the traced calls; what the compiler put inline may lie below it."""
+    """Return the deepest traced call; inlined functions may be below it."""
     call = [row["call"] for row in session["stack"] if "call" in row][-1]
     return call["function"]["name"], call["result"]["text"]
 
 
 def missing(machine: Machine, name: str, *options: str) -> tuple[str, str]:
-    """Where the last failed open() came from: that of a missing file, not looked up before.
+    """Return the origin of the last failed open(), of a missing file that was not looked up before.
 
-    In a file system without one below, whose own searches would come after, and by a program that
-    tells of it without opening files with its words.
+    The file system has no other file system below, because that would search the file later. The
+    program prints the error without opening message catalogs.
     """
     return origin(sessions(machine, *OPEN, *options, "--", "sh", "-c", f": < /dev/{name}")[-1])
 
@@ -44,7 +44,7 @@ def test_a_miss_in_a_cache_is_no_origin_unless_the_list_is_switched_off(machine:
 
 @pytest.mark.one_kernel
 def test_the_users_own_list_is_taken_from_a_file(machine: Machine) -> None:
-    """Also where trampolines are told how many arguments there are, in the same cookie."""
+    """This also works if the same cookie has the number of arguments for a trampoline."""
     own = machine.share / "no-failure.txt"
     own.write_text("do_fil?_open -ENOENT * never mind\n")
     file = ("-C", f"results.no-failure={own}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The same run on several kernels: what each caught, and what becomes of one that goes down."""
+"""The same run on several kernels: the result of each, and a kernel that crashes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_each_kernel_streams_under_its_name_and_is_a_row(parked: list[str], tmp_
     release = {name: kernels.ensure(name).release for name in parked}
     record, summary = tmp_path / "run.rsn", tmp_path / "all.json"
     words = ["-o", str(record), "--summary", str(summary), "--expect", "ENOENT"]
-    # what lies in the current folder is not what runs
+    # A package in the current folder must not be imported.
     (tmp_path / "retsnoop_py").mkdir()
     (tmp_path / "retsnoop_py/__init__.py").write_text("raise SystemExit(0)")
     done = on(parked, *words, "--fail-on", "any", cwd=tmp_path)

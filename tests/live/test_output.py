@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a trace prints besides its stacks, and what it leaves out."""
+"""Output of a trace other than stacks, and calls that a trace must not show."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BUSY = "while :; do echo > /dev/null; sleep 0.05; done"
 
 
 def processes(text: str) -> set[str]:
-    """The names of the processes whose calls were printed."""
+    """Return the names of the processes with printed calls."""
     return set(re.findall(r" TID/PID \S+ \([^/]*/([^)]*)\):$", text, re.MULTILINE))
 
 
@@ -50,7 +50,7 @@ CASES = (*WORKLOAD, "bpf-map-bad-flags", "bpf-map-value-size-array", "bpf-prog-a
 
 
 def closing(result: Result) -> str:
-    """The line that begins with a number of calls, or says that there were none."""
+    """Return the summary line, which begins with a number of calls or reports no calls."""
     (found,) = re.findall(r"^(?:[\d,]+ .*\bcalls?\b|No call) .*$", result.err, re.MULTILINE)
     return str(found)
 
@@ -104,7 +104,7 @@ def test_a_process_that_does_not_exist_is_an_error(machine: Machine) -> None:
 
 
 def test_each_kind_of_warning_is_one_line(machine: Machine) -> None:
-    """There were 17,857 of them."""
+    """Before the fix, there were 17,857 lines."""
     result = trace(machine, "-e", "*", "--dry-run", timeout=300)
     assert result.status == 0, result.err
     warnings = [line for line in result.err.splitlines() if "WARNING" in line]

@@ -52,7 +52,7 @@ os.setxattr("listed", "system.posix_acl_access", struct.pack("<I", 2) + packed)'
 
 
 class Row(NamedTuple):
-    """A command, the words of its answer, and what is set before and put back behind it."""
+    """A command, the expected words of the answer, and the setup before and cleanup after it."""
 
     command: str
     words: tuple[str, ...]
@@ -394,8 +394,7 @@ def prepared(machine: Machine) -> Machine:
     return machine
 
 
-#: What ``make test`` has of the rows: one for each way in which a reason is found. A row takes 8 s
-#: alone.
+#: The rows of ``make test``: one row for each method to find a reason. A single row takes 8 s.
 QUICK = (
     *("rlimit nofile", "capability", "file of a descriptor", "mount namespace", "netlink"),
     *("error of a connection", "lsm landlock", "netfilter rule", "busy mount"),
@@ -424,7 +423,7 @@ def test_the_first_paragraph_names_what_to_change(name: str, prepared: Machine) 
 
 @pytest.mark.only_on("6.12")
 def test_a_trace_says_the_same_of_each_failing_call(prepared: Machine) -> None:
-    """In text and in JSON; what a process does besides does not change it."""
+    """In text and in JSON; other calls of the process do not change the reason."""
     command = (*NOBODY.split(), "cat", "/etc/shadow", "/nonexistent/x")
     trace = (TOOL, "-e", "*_sys_openat", "-a", "inode_permission", "--explain")
     result = prepared.run([*trace, "--", *command])

@@ -46,7 +46,7 @@ def test_replay_prints_what_the_live_run_printed(view: str, machine: Machine) ->
 def test_a_recording_of_another_machine_replays_to_the_same_bytes(
     stem: str, machine: Machine
 ) -> None:
-    """What was captured on one architecture is read on another."""
+    """A recording of one architecture is read on another."""
     again = trace(machine, "replay", str(GOLDEN / f"{stem}.rsn"))
     assert again.status == 0, again.err
     assert again.stdout == (GOLDEN / f"{stem}.txt").read_bytes()

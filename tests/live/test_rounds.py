@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Attaching and detaching over and over, while what is traced runs, does the kernel no harm."""
+"""Repeated attaching and detaching does not harm the kernel while traced functions run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.vm.errors import kernel_problems
 from retsnoop_py.vm.machine import Machine
 
-#: Rounds in all, shared by the mechanisms: fewer of those whose rounds take long. Where there are
-#: no others, most are for kprobe_events.
+#: The total number of rounds, shared by the mechanisms: slow mechanisms get fewer rounds. Without
+#: other mechanisms, kprobe_events gets most rounds.
 ROUNDS = 100
 #: On another machine's kernel, beside those of this one: 100 take four minutes there.
 ROUNDS_ABROAD = 40
@@ -57,7 +57,7 @@ def test_rounds_under_load_leave_a_clean_kernel_log(mechanism: Mechanism, machin
 
 @pytest.mark.oldest_and_newest
 def test_rounds_of_following_blocks_leave_a_clean_kernel_log(machine: Machine) -> None:
-    """`make soak` does a thousand of them."""
+    """`make soak` runs a thousand rounds."""
     told = run_rounds(machine, PATH_ROUNDS, Mechanism.AUTO, FEW, "--path", FEW[1])
     assert told["blocks"] >= PATH_ROUNDS * 10
     assert told["blocks"] % PATH_ROUNDS == 0
@@ -66,7 +66,7 @@ def test_rounds_of_following_blocks_leave_a_clean_kernel_log(machine: Machine) -
 def run_rounds(
     machine: Machine, rounds: int, mechanism: Mechanism, globs: Sequence[str], *options: str
 ) -> dict[str, int]:
-    """What the rounds came to; nothing is left of them in the kernel."""
+    """Return the counts of the rounds; check that nothing is left in the kernel."""
     before = leftovers(machine)
     program = [PYTHON, str(PROGRAMS / "rounds.py"), str(rounds), mechanism.value, *globs, *options]
     result = machine.run(program, timeout=900)

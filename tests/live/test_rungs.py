@@ -54,7 +54,7 @@ SELECTION = ("-e", "*_sys_bpf", *(word for name in FUNCTIONS for word in ("-a", 
 
 
 def works_here(mechanism: Mechanism, machine: Machine) -> bool:
-    """What Debian's kernels of each release have; arm64 got trampolines and FPROBE later."""
+    """Return the mechanisms of Debian's kernel; arm64 got trampolines and FPROBE later."""
     x86, release = machine.arch.name == "x86_64", series(machine)
     works = {Mechanism.KPROBE_EVENTS, Mechanism.KPROBE}
     works |= {Mechanism.FENTRY} if x86 or release >= (6, 12) else set()
@@ -108,9 +108,9 @@ def test_the_best_mechanism_is_taken(machine: Machine) -> None:
 
 
 def test_one_stack_goes_through_functions_hooked_in_different_ways(machine: Machine) -> None:
-    """BTF does not know do_execveat_common.isra.0, which lies between functions it knows.
+    """BTF lacks do_execveat_common.isra.0, which is called between functions in BTF.
 
-    Where kprobe.session takes all of them, a ladder with fsession.multi above it is used.
+    If kprobe.session supports all of these functions, the test adds fsession.multi above it.
     """
     path = machine.share / "mixed.rsn"
     chain = ("do_execveat_common*", "alloc_bprm", "do_open_execat", "do_filp_open")

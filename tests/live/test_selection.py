@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is selected on a real kernel is what was asked for, modules and presets included."""
+"""The selected functions on a real kernel are the requested ones, including modules and presets."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ for name in {preset_names()}:
         assert int(count) > 30, name
 
 
-#: Presets, and failures of programs/failures.c that they are to catch.
+#: Presets, and failures of programs/failures.c that the presets must catch.
 CAUGHT = {
     "btf": "bpf_prog_flags",
     "cgroup": "cgroup_procs",
@@ -159,7 +159,7 @@ print(json.dumps({
 
 
 def test_the_records_of_ftrace_tell_what_its_list_does(machine: Machine) -> None:
-    """Before 6.5 the list has no addresses, and all of one name count as those that it names."""
+    """Before 6.5 the list has no addresses, so all functions of a listed name count as listed."""
     done = machine.run([PYTHON, "-c", TRACE_POINTS])
     assert done.status == 0, done.err
     told = json.loads(done.out)

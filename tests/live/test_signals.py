@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whoever asks a run to stop is heard, and once more, and at last: whatever it is doing."""
+"""A run reacts to the first, second and last signal, in each phase."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_first_signal_detaches_and_the_second_drops_what_nobody_reads(
     told = re.search(r"^DISCARDED RECORDS: +(\d+) ", done["err"], re.MULTILINE)
     assert told is not None, done["err"]
     shown, discarded = done["out"].count(" TID/PID "), int(told[1])
-    # of those that were being written when the signal came some are in the output
+    # The output has some of the sessions that were being written when the signal came.
     assert shown > 0
     assert discarded <= CALLS <= shown + discarded
 

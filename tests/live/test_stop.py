@@ -26,8 +26,8 @@ def test_exactly_so_many_sessions_are_shown_and_the_command_goes_on(machine: Mac
 
 
 def test_what_waits_in_a_file_is_shown_in_order(machine: Machine) -> None:
-    # What the first 600 calls print does not fit into a pipe: nothing more is taken until that is
-    # read. The others come when the first are being printed, and there is time to write them.
+    # The output of the first 600 calls does not fit into a pipe, so the tool waits until it is
+    # read. The other calls come while the first are printed, so there is time to write them.
     burst, done = compiled(machine, "burst"), machine.share / "bursts-done"
     calls = f"{burst} 1 600 >/dev/null; sleep 1; {burst} 1 397 >/dev/null; sleep 2; touch {done}"
     options = (*FEW, "-C", "bpf.queue-size=1", "-T", "-v")
@@ -42,7 +42,7 @@ def test_what_waits_in_a_file_is_shown_in_order(machine: Machine) -> None:
     assert told is not None, result.err
     records, came, spooled = map(int, told.groups())
     assert records >= 2 * 997
-    # what is shown before it has been written does not go through the file
+    # A session that is shown at once does not go through the file.
     assert 0 < spooled <= came
     assert "DROPPED" not in result.err
     assert "UNREAD" not in result.err

@@ -86,7 +86,7 @@ def text_addresses(image: Path, count: int, seed: int) -> list[int]:
 
 
 def chains_of_llvm(image: Path, addresses: list[int]) -> list[Chain]:
-    """What llvm-symbolizer says, innermost first."""
+    """Return the frames of llvm-symbolizer, innermost first."""
     asked = "".join(f"{address:#x}\n" for address in addresses)
     argv = ["llvm-symbolizer", "--functions=short", "--inlines", "-e", str(image)]
     done = subprocess.run(argv, input=asked, capture_output=True, text=True, check=True)
@@ -130,7 +130,7 @@ def test_addresses_have_the_chains_of_llvm_symbolizer(vmlinux: Path) -> None:
         if mine != reference
     ]
     assert len(wrong) <= ADDRESSES * (1 - AGREEMENT), "\n".join(wrong[:10])
-    # most addresses are in functions, and many of those in inlined ones: this is no empty agreement
+    # Most addresses are in functions, and many in inlined ones, so the comparison is meaningful.
     assert sum(chain[0][0] != "??" for chain in ours) > ADDRESSES * 0.7
     assert sum(len(chain) > 1 for chain in ours) > ADDRESSES * 0.2
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What tracepoints record is what happened: dynamic strings, events of modules."""
+"""Tracepoints record the actual values: dynamic strings, events of modules."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODULE = "vmw_vsock_virtio_transport_common"
 PORT = 20231
 #: VMADDR_CID_LOCAL (linux/vm_sockets.h).
 HERE = "1"
-#: What is known of a connection's first packet.
+#: The expected fields of a connection's first packet.
 REQUEST = {
     "src_cid": HERE,
     "dst_cid": HERE,
@@ -35,7 +35,7 @@ Told = tuple[str, dict[str, str]]
 
 
 def found_at_probes(machine: Machine, *args: str) -> tuple[tuple[str, ...], list[Told]]:
-    """The labels of all probes; and of each hit that of its probe, and what was captured."""
+    """Return the labels of all probes; and for each hit, its probe's label and captured values."""
     path = machine.share / "tracepoints.rsn"
     result = trace(machine, "-T", "-S", "-A", "-o", str(path), *args)
     assert result.status == 0, result.err

@@ -13,12 +13,12 @@ from tests.live.support import BPF_NUMBERS, FEW, TOOL, errno_of, read_recording,
 from retsnoop_py.vm.machine import Machine
 
 pytestmark = pytest.mark.one_kernel
-#: Whom each Debian has; its own group, and none besides.
+#: A user of each Debian, with only its own group.
 NAME = "www-data"
 
 
 def test_the_command_runs_as_the_user_and_is_traced(machine: Machine) -> None:
-    """Debian's kernels let nobody but root make a map, as what is called would."""
+    """Debian's kernels allow only root to create a map, as the command does."""
     path = machine.share / "user.rsn"
     array = "(ctypes.c_uint32 * 4)(2, 4, 4, 1)"  # its type, key and value of 4 bytes, one of them
     number = BPF_NUMBERS[machine.arch.name]
@@ -53,7 +53,7 @@ def test_on_a_terminal_the_command_has_another_one_and_why_explains_it(machine: 
 
 
 def test_a_program_is_searched_with_the_users_rights(machine: Machine) -> None:
-    """Of two of that name root's comes first in PATH, and the user may not run it."""
+    """PATH has two programs of that name; the user may not run the first one, which is root's."""
     folder = machine.share / "programs"
     for name, mode, status in (("roots", 0o700, 3), ("everybodys", 0o755, 4)):
         program = folder / name / "which-one"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The program's half of the stack; and branches, which no CPU of these guests records."""
+"""User stacks; and branches, which the guests' CPUs do not record."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_callers_are_shown_under_the_kernel_stack(
 
 
 def test_the_library_that_called_main_is_named(run: tuple[Result, Recording]) -> None:
-    """Right before it; what called that is told where the library has frame pointers."""
+    """It is main()'s direct caller; its own caller is shown if the library has frame pointers."""
     _, _, user = run[0].out.partition("\nUser stack:\n")
     lines = user.splitlines()
     main = next(number for number, line in enumerate(lines) if line.lstrip().startswith("main+"))
@@ -79,7 +79,7 @@ def test_that_no_branches_are_recorded_is_told_once_with_the_reason(
 
 
 def test_a_deleted_program_with_a_fifo_of_its_name_has_symbols(machine: Machine) -> None:
-    """What runs is read, not what has its name; and nobody waits for a FIFO."""
+    """The tool reads the running program, not the file with its name, so it does not wait."""
     program = compiled(machine, "callers", *FLAGS)
     options = ("-e", "*_sys_ioctl", "--user-stack", "--format", "json", "--user", "nobody")
     # the command opens it: with --user it gets no descriptor of its caller

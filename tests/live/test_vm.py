@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The VM itself: what a command in it sees, and how it can end."""
+"""The VM itself: the environment of a command in it, and the ways it can end."""
 
 from __future__ import annotations
 
@@ -331,7 +331,7 @@ def vm_run(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
 
 
 def without_description(kernel: kernels.Kernel, tmp_path: Path) -> Path:
-    """A copy of the tree of modules that does not tell what is built in."""
+    """Return a copy of the modules' tree without the list of built-in modules."""
     assert kernel.modules is not None
     tree = tmp_path / kernel.release
     shutil.copytree(kernel.modules, tree, copy_function=os.symlink)
@@ -340,7 +340,7 @@ def without_description(kernel: kernels.Kernel, tmp_path: Path) -> Path:
 
 
 def test_vm_run_boots_an_image_and_writes_where_allowed(parked: str, tmp_path: Path) -> None:
-    """Whether the file systems are built in or modules; nothing tells here which."""
+    """The file systems may be built in or modules; the image has no list of built-in modules."""
     kernel = kernels.ensure(parked)
     results = tmp_path / "results"
     results.mkdir()
@@ -360,7 +360,7 @@ OWNER = 4321
 
 
 def belongs_to_owner(*paths: Path) -> None:
-    """What root of a guest made in a folder of another user belongs to that user."""
+    """A file that root of a guest created in another user's folder belongs to that user."""
     for path in paths:
         made = path.stat()
         assert (made.st_uid, made.st_gid) == (OWNER, OWNER), path
@@ -504,7 +504,7 @@ def test_without_virtiofsd_files_are_shared_by_9p(
         code = f"open('{guest.share}/written', 'w').write('here'); print(1)"
         assert guest.run([sys.executable, "-c", code]).out == "1\n"
         assert (guest.share / "written").read_text() == "here"
-        # what it serves is a view without the kernel's file systems (test_vm.py, above)
+        # The guest gets a view of the host without the kernel's file systems (test_vm.py, above).
         assert guest.run(["ls", f"{guest.share.parent}/sight"]).out == ""
         # the device serves one mount, which the layer has; it says readonly=on (test_qemu.py)
         options = "trans=virtio,version=9p2000.L"

@@ -24,7 +24,7 @@ _PATIENCE = 150
 
 
 class Terminal:
-    """A terminal with a program on it; what it shows, and what is typed."""
+    """A terminal with a running program; the test reads its output and types its input."""
 
     def __init__(self, *words: str) -> None:
         self.master, self._slave = pty.openpty()
@@ -47,7 +47,7 @@ class Terminal:
         os.write(self.master, text.encode())
 
     def wait_for(self, pattern: str) -> None:
-        """Wait until what was shown since the last call has the pattern."""
+        """Wait until the output since the last call matches the pattern."""
         deadline = time.monotonic() + _PATIENCE
         while (found := re.search(pattern, self.shown)) is None:
             assert time.monotonic() < deadline, self.shown

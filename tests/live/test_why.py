@@ -24,7 +24,7 @@ from tests.live.test_cleanup import assert_back_to, leftovers
 from retsnoop_py.vm.kernels import ensure
 from retsnoop_py.vm.machine import Machine
 
-#: What the kernel's own tracer is set to, which `why` uses where nothing else hooks everything.
+#: Settings of the kernel's own tracer, which `why` uses if no mechanism can hook all functions.
 TRACER = (
     *("current_tracer", "set_graph_function", "set_ftrace_pid", "options/function-fork"),
     *("tracing_on", "set_ftrace_filter"),
@@ -32,7 +32,7 @@ TRACER = (
 
 
 def why(machine: Machine, *args: str) -> dict[str, Any]:
-    # some of the commands succeed, and run again only if that is asked for
+    # Some of the commands succeed, and run again only with --reruns.
     reruns = () if "--reruns" in args else ("--reruns", "2")
     result = trace(machine, "why", "--format", "json", *reruns, *args, timeout=400)
     assert result.out, result.err
@@ -47,7 +47,7 @@ def tracer(machine: Machine) -> str:
 
 @pytest.mark.slow
 def test_a_failing_bpf_call_is_led_to_its_condition(machine: Machine) -> None:
-    """Through a pointer that no disassembly sees; what the tracer was set to is put back."""
+    """The call goes through a pointer that disassembly cannot follow; the tracer is restored."""
     before, was_set = leftovers(machine), tracer(machine)
     argv = [*WORKLOAD, "bpf-map-key-size-array"]
     options = ("--format", "json", "--reruns", "2")
@@ -71,7 +71,7 @@ def test_a_failing_bpf_call_is_led_to_its_condition(machine: Machine) -> None:
 @pytest.mark.slow
 @pytest.mark.oldest_and_newest
 def test_a_file_that_is_not_there_is_what_the_command_complains_of(machine: Machine) -> None:
-    """And not what the loader and libraries look for before and after it."""
+    """The files that the loader and libraries search before and after it are not selected."""
     result = trace(machine, "why", "--", "cat", "/nonexistent/x", timeout=400)
     assert result.status == 1
     assert result.out.startswith("cat: opening /nonexistent/x failed with ENOENT"), result.out
@@ -98,13 +98,13 @@ def test_a_low_limit_is_as_low_in_the_next_run(machine: Machine) -> None:
     assert call["origin"]["function"]["name"].startswith(("alloc_fd", "__alloc_fd")), call
 
 
-#: Tells what a process has from who started it, and fails.
+#: Prints the state that a process inherited, and fails.
 SHOW = """
 { ulimit -Sa; ulimit -Ha; nice; umask; cat /proc/self/oom_score_adj
 grep -E '^(SigBlk|SigIgn)' /proc/self/status; pwd; } > "$1/$$"
 rmdir /proc
 """
-#: What the caller sets, before it runs SHOW by itself, by `why`, by `--pinpoint` and in a trace.
+#: Sets the state, then runs SHOW directly, by `why`, by `--pinpoint` and in a trace.
 CALLER = """
 ulimit -n 300; ulimit -l 64; ulimit -c 0; umask 027; trap '' USR1; cd /usr
 echo 100 > /proc/self/oom_score_adj
@@ -185,7 +185,7 @@ def test_what_was_called_through_a_pointer_is_followed_as_well(machine: Machine)
 def test_an_error_that_a_function_was_handed_is_followed_to_where_it_was_made(
     machine: Machine,
 ) -> None:
-    """send(2) on a socket that is not connected: sk_stream_error() gives back what it was given."""
+    """send(2) on an unconnected socket: sk_stream_error() returns the error that it was passed."""
     # where nothing hooks all functions, listing them takes a run as well
     command = ("--reruns", "3", "--", str(compiled(machine, "failures")), "send_closed")
     call = why(machine, *command)["explained"]
@@ -195,7 +195,7 @@ def test_an_error_that_a_function_was_handed_is_followed_to_where_it_was_made(
     assert call["origin"]["function"]["name"] == "sk_stream_wait_connect"
     (operand,) = call["origin"]["decided"]["operands"]
     assert "skc_state" in operand["name"]
-    # TCP_CLOSE; arm64 asks no bit by its number, but shifts what has one for each other state
+    # TCP_CLOSE; arm64 does not test a bit by its number, but shifts a mask of the other states.
     state = {"x86_64": 7, "arm64": ~(1 << 2 | 1 << 3) >> 7 & 0xFFFFFFFF}
     assert operand["value"] == state[machine.arch.name], operand
 
@@ -203,7 +203,7 @@ def test_an_error_that_a_function_was_handed_is_followed_to_where_it_was_made(
 @pytest.mark.slow
 @pytest.mark.one_kernel
 def test_where_the_kernel_has_programs_off_nothing_is_made_up(machine: Machine) -> None:
-    """It has while bpf(2) looks up a key: no block behind that is seen."""
+    """The kernel disables programs while bpf(2) looks up a key: no later block is seen."""
     call = why(machine, "--", *WORKLOAD, "bpf-map-lookup-missing")["explained"]
     assert call["error"] == "ENOENT"
     origin = call["origin"]
@@ -229,7 +229,7 @@ def test_what_was_called_tells_of_a_function_that_cannot_be_followed(machine: Ma
         return
     assert call["origin"]["callee"] == "__do_sys_setns"
     assert call["deduced"]["function"]["name"] == "__do_sys_setns"
-    # CLONE_NEWUTS, against what is in memory and nobody has read
+    # CLONE_NEWUTS, compared with a value in memory that was not read.
     values = [one.get("value") for one in call["deduced"]["decided"]["operands"]]
     assert sorted(values, key=str) == [0x4000000, None]
 
@@ -237,7 +237,7 @@ def test_what_was_called_tells_of_a_function_that_cannot_be_followed(machine: Ma
 @pytest.mark.slow
 @pytest.mark.one_kernel
 def test_what_the_kernel_said_meanwhile_is_told(machine: Machine) -> None:
-    """What dmesg(1) would have, of this call alone; other messages come all the time."""
+    """The messages of dmesg(1), but only of this call; other messages come all the time."""
     noise = "while :; do echo noise > /dev/kmsg; sleep 0.2; done & "
     script = noise + "mount -t ext4 /dev/null /mnt; status=$?; kill $!; exit $status"
     call = why(machine, "--syscall", "mount", "--", "sh", "-c", script)["explained"]
@@ -351,7 +351,7 @@ while True:
 @pytest.mark.one_kernel
 def test_ctrl_c_ends_it_with_what_is_known(machine: Machine) -> None:
     before = leftovers(machine)
-    # exec: a signal that finds dash in the middle of a vfork() does not reach what it starts
+    # exec: a signal during dash's vfork() does not reach the started program.
     script = "rmdir /proc; exec sleep 1000"
     command = machine.start([TOOL, "why", "--", "sh", "-c", script])
     wait_for(lambda: b"rmdir:" in command.output()[1], command)
@@ -374,7 +374,7 @@ def test_a_recording_of_a_followed_call_is_explained_again(machine: Machine) -> 
 
 
 def numbered_source(machine: Machine) -> Path:
-    """A tree with the file that is asked for; nobody's source, but each line knows its number."""
+    """Return a source tree with only the needed file; each line has its number as text."""
     root = machine.share / "linux"
     (root / "kernel/bpf").mkdir(parents=True)
     (root / "Makefile").write_text("VERSION = 1\n")

@@ -35,14 +35,14 @@ def run(machine: Machine) -> tuple[Result, Recording]:
 
 
 def types_of(recording: Recording) -> dict[str, bool]:
-    """The functions that were traced, and whether BTF tells what each returns."""
+    """Return the traced functions, and whether BTF has the type of each result."""
     return {one.name: bool(one.btf_id) for one in recording.header.functions}
 
 
 def deepest_expected(case: Case, number: int, traced: dict[str, bool]) -> set[str]:
-    """The functions a session of ``case`` may end in, given its errno and what was traced.
+    """Return the possible deepest functions of a session of ``case`` with its errno.
 
-    One without a type is taken to return an int, of which NULL is no failure.
+    A function without a type is assumed to return an int, so NULL is not a failure.
     """
     found: set[str] = set()
     for outcome in case.outcomes:

@@ -18,19 +18,19 @@ from retsnoop_py.kernel.elf_file import ElfFile
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.libbpf.object import OBJECTS, BpfObject
 
-# a machine with other work to do is no failure
+# A busy machine must not cause a failure.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 # Thousands of tests are objects that stay: looking for garbage among them took a fifth of the time.
 gc.set_threshold(100_000, 50, 50)
 
-# Under nohup SIGHUP is ignored, and what the tests start would inherit that. exec resets a handler
-# to the default action, and this process still survives the signal.
+# Under nohup SIGHUP is ignored, and processes that the tests start would inherit that. exec resets
+# a handler to the default action, and this process still survives the signal.
 if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, lambda *_: None)
 
-#: Files and tests (``FILE::NAME``) that together take as long as all others, by what they do.
+#: Files and tests (``FILE::NAME``) that together take as long as all others, by their subject.
 #: ``make test`` runs them, ``make check`` does not.
 THOROUGH = {
     "each pattern of the package": (
@@ -253,6 +253,6 @@ def tree(tmp_path: Path, vmlinux: Path) -> Tree:
 
 @pytest.fixture(scope="session")
 def object_btf() -> Btf:
-    """The types of our own BPF object."""
+    """Return the types of retsnoop-py's own BPF object."""
     with BpfObject(OBJECTS / "trace.bpf.o") as obj:
         return Btf(obj.btf())

@@ -61,7 +61,7 @@ def _held(value: Any, seen: set[int]) -> Iterator[tuple[str | bytes, int]]:
 
 
 def _written(module: ModuleType, path: Path) -> Iterator[tuple[str | bytes, int]]:
-    """The patterns of calls in functions; what they insert at run time counts as a letter."""
+    """Yield the patterns of calls in functions; text inserted at run time counts as a letter."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             for call in ast.walk(node):

@@ -37,9 +37,10 @@ _COPIES = 3
 
 
 class Cost(NamedTuple):
-    """``power``: of the text's length, in the worst case. ``exponential``: whether it is no power.
+    """The time of a match in the worst case, as a ``power`` of the text's length.
 
-    ``text``: the word whose repetition is slow, as far as it is known.
+    ``exponential``: the time grows exponentially. ``text``: the word with the slow repetition, if
+    it is known.
     """
 
     power: int
@@ -47,10 +48,10 @@ class Cost(NamedTuple):
     text: str
 
 
-#: Kinds of characters, which word boundaries and the like tell apart: letters, the rest of ``\\w``,
+#: Kinds of characters that word boundaries and the like distinguish: letters, the rest of ``\\w``,
 #: all others. A state reads characters of one kind.
 _LETTER, _WORD, _OTHER = 1, 2, 4
-#: What may follow: a character of any kind, or the end of the pattern without a further condition.
+#: The end of the pattern without a further condition, as a flag beside the kinds of characters.
 _END = 8
 _ANY = _LETTER | _WORD | _OTHER | _END
 
@@ -131,7 +132,7 @@ _KINDS[_OTHER] = _ALL & ~_KINDS[_WORD] & ~_KINDS[_LETTER]
 
 
 class _Automaton:
-    """The states of a pattern: 0 is before the text, the next ones skip what is before a match."""
+    """The states of a pattern: 0 is before the text, the next states skip text before a match."""
 
     def __init__(self, pattern: str | bytes, flags: int) -> None:
         text = pattern.decode("latin-1") if isinstance(pattern, bytes) else pattern
@@ -158,7 +159,7 @@ class _Automaton:
                 known[number] = known.get(number, 0) + ways
 
     def _read(self, chars: int, guards: tuple[int, ...], before: _Places) -> _Places:
-        """Add what reads one of ``chars``: a state for each kind of them."""
+        """Add states that read one of ``chars``: a state for each kind of character."""
         ends: _Places = {}
         for kind, of_kind in _KINDS.items():
             if chars & of_kind:
@@ -322,13 +323,13 @@ def cost(pattern: str | bytes, flags: int = 0) -> Cost:
 
 
 class _Chains:
-    """Loops of a pattern of which each multiplies the paths of those before it."""
+    """Loops of a pattern that each multiply the paths of the earlier loops."""
 
     def __init__(self, it: _Automaton, loops: list[list[int]]) -> None:
         self._it = it
         self._loops = loops
         self._known: dict[tuple[int, int, int], str | None] = {}
-        #: What a loop reads.
+        #: The characters that a loop reads.
         self._chars = [
             reduce(or_, (it.states[number].chars for number in states)) for states in loops
         ]
@@ -378,7 +379,7 @@ class _Chains:
 
 
 def _may_chain(it: _Automaton, head: int, tail: int) -> bool:
-    """Whether one loop multiplies a later one: no atomic group closes between them."""
+    """Return whether a loop multiplies a later loop: no atomic group closes between them."""
     return set(it.states[head].guards) <= set(it.states[tail].guards)
 
 
@@ -425,7 +426,7 @@ def _char(mask: int) -> str:
 
 
 def _ambiguous(it: _Automaton, states: list[int]) -> str | None:
-    """A word that leads around the loop in two ways; None if there is none."""
+    """Return a word that leads around the loop in two ways; None without such a word."""
     inside = set(states)
     for number in states:
         for other, ways in it.states[number].next.items():
@@ -483,7 +484,7 @@ def _chained(it: _Automaton, loop: list[int], later: list[int], chars: int) -> s
 
 
 def _between(it: _Automaton, here: set[int], there: set[int]) -> set[int]:
-    """The states on the ways from ``here`` to ``there``; none if there is no way."""
+    """Return the states on the paths from ``here`` to ``there``; empty without a path."""
     ahead = _reached(here, lambda number: it.states[number].next)
     back: dict[int, list[int]] = {}
     for state in it.states:

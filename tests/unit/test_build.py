@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""build.py: what is up to date, what is missing, and what it says when a step cannot be done."""
+"""build.py: up-to-date files, missing files, and the messages when a step fails."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SOURCE = 'char LICENSE[] __attribute__((section("license"), used)) = "Dual BSD/G
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project of one BPF source and one header, in which build.py believes itself."""
+    """Make a project with one BPF source and one header, and let build.py use it as its own."""
     root = tmp_path / "checkout"
     for folder in ("src/bpf", "src/retsnoop_py", "vmlinux/x86_64", "vmlinux/aarch64"):
         (root / folder).mkdir(parents=True)

@@ -15,7 +15,7 @@ from tests.unit.test_docs import _understand
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/ci.md").read_text()
 _WORDS = {"FROM", "ARG", "WORKDIR", "RUN", "COPY", "ENV", "CMD"}
-#: What a build from a checkout reads.
+#: The files that a build from a checkout reads.
 _NEEDED = {"Makefile", "build.py", "setup.py", "pyproject.toml", "README.md", "vmlinux", "src"}
 
 

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 MANIFEST = build.ROOT / "deploy" / "daemonset.yaml"
-#: Says what it was called with, makes its recording, and does in its n-th run what line n says.
+#: Prints its arguments, makes its recording, and in its n-th run follows line n of its script.
 TOOL = """\
 #!/bin/sh
 echo "$@" >>"$RECORDINGS/calls"

@@ -25,7 +25,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 FOLDERS = [ROOT / name for name in ("src", "tests", "docs", "vmlinux", "release")]
 PROGRAM = "retsnoop-py"
 COMMANDS = list(commands().values())
-#: Long options of docker, pip and apt, of bpfsnoop, and of our benchmarks' and soak's own programs.
+#: Long options of docker, pip and apt, of bpfsnoop, and of the benchmarks' and soak's programs.
 FOREIGN = {
     *("--cap-add", "--privileged"),
     *("--no-build-isolation", "--no-index", "--no-deps", "--no-install-recommends"),
@@ -39,7 +39,7 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _PART = re.compile(r"""(?:'[^']*'|"[^"]*"|[^'"|;&>#])*""")
 _FILE = re.compile(r"(?:src|tests|docs|vmlinux)/[\w./-]*[\w/]")
 _FILE_NAME = re.compile(r"\w[\w/.-]*\w\.(?:py|[ch]|toml|txt|md|json)")
-#: Files of the kernel's, of the user's and of what a runtime reads.
+#: Files of the kernel, of the user and of container runtimes.
 ELSEWHERE = {
     "kernel/events/core.c",
     "kernel/bpf/arraymap.c",
@@ -74,7 +74,7 @@ def _block_lines(text: str) -> Iterator[str]:
 def _commands(name: str, text: str) -> Iterator[Said]:
     for line in _block_lines(text):
         words = line.strip().removeprefix("$ ")
-        # what a pipe leads to is a command of its own
+        # A pipe leads to a separate command.
         for part in re.split(r" \| ", words):
             if re.match(rf"(?:sudo )?(?:\.venv/bin/)?{PROGRAM}(?: |$)", part):
                 yield Said(name, part, False)
@@ -88,7 +88,7 @@ def _said() -> list[Said]:
 
 
 def _words(text: str) -> list[str]:
-    """The words behind the program's name; what is put for others (``...``, ``[X]``) left out."""
+    """Return the words after the program's name, without placeholders (``...``, ``[X]``)."""
     match = _PART.match(text.replace(r"\|", "|"))
     assert match
     words = shlex.split(match[0])
@@ -141,7 +141,7 @@ def _understand_vm(words: list[str]) -> None:
         needed = {"run": ["CMD"], "fetch": ["KERNEL"]}.get(name, [])
         parsed = found.make_context(name, rest or needed, parent=context)
     except Exception as error:
-        # click's, or typer's copy of it: known by what it can do
+        # An exception of click, or of typer's copy of click, identified by this method.
         told = getattr(error, "format_message", None)
         if told is None:
             raise

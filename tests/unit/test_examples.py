@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the comparison of the pages' outputs with those of a run lets pass, and what not."""
+"""Differences that the comparison of a page's output with a run accepts, and rejects."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_every_block_says_what_it_is() -> None:
 
 
 def test_what_is_shown_of_a_command_is_in_a_console_block() -> None:
-    """So that nothing that looks like a run is left out."""
+    """Otherwise a shown run would not be tested."""
     for page in PAGES:
         text = re.sub(r"^```console\n(.*?)^```$", "", (ROOT / page).read_text(), flags=re.M | re.S)
         assert not re.search(r"^ *\$ \w", text, re.MULTILINE), page

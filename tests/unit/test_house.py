@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the whole package keeps to."""
+"""Rules for the whole package."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 import retsnoop_py
 
 PACKAGE = Path(retsnoop_py.__file__).parent
-#: Programs of their own, which others start: what they print is for those.
+#: Separate programs that other modules start: their output is for these modules.
 PROGRAMS = {"vm/confined.py", "workload/__main__.py"}
 _PROCESS = {"stdout", "stderr", "stdin", "argv", "exit"}
 
 
 def _mine_alone(path: Path) -> Iterator[str]:
-    """What a module does that is for the command line; not what it does as a script."""
+    """Yield a module's operations that only the command line may use, except in a script part."""
     tree = ast.parse(path.read_text())
     for node in tree.body:
         if isinstance(node, ast.If) and "__main__" in ast.unparse(node.test):

@@ -25,7 +25,7 @@ def _on_x86(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_test(name: str, **markers: tuple[str, ...]) -> Any:
-    """What the rules look at of a test called like ``test_file.py::test_name``."""
+    """Return a stand-in for a test, with the attributes that the rules read."""
     found = {each: SimpleNamespace(args=args) for each, args in markers.items()}
     file, _, rest = name.partition("::")
     return SimpleNamespace(path=LIVE / file, name=rest, get_closest_marker=found.get)

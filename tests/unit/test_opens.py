@@ -14,12 +14,12 @@ import pytest
 import retsnoop_py
 
 PACKAGE = Path(retsnoop_py.__file__).parent
-#: The rooms that read what others made.
+#: The packages that read untrusted files.
 ROOMS = ("load", "render", "symbolize", "recording", "cause", "unprivileged")
 OPENS = {"open", "read_text", "read_bytes", "mmap", "copy", "copyfile", "copyfileobj"}
 #: Classes that open the file they are given; both are :func:`open_regular` or the C library's.
 CLASSES = {"DwarfImage", "BpfObject"}
-#: What else they open, by file and function, and why no input chooses the path.
+#: Other files that they open, by file and function, and why no input chooses the path.
 ALLOWED = {
     ("cause/bpf_programs.py", "_fields"): "/proc/PID/fdinfo",
     ("cause/bpf_programs.py", "_holder"): "/proc/PID/comm",
@@ -80,12 +80,12 @@ ALLOWED = {
     ("symbolize/user.py", "_read_maps"): "/proc/PID/maps, by a process id",
     ("symbolize/user.py", "_vdso"): "/proc/self/mem",
 }
-#: Calls of these names that open nothing.
+#: Calls with such names that do not open a file.
 NO_OPENS = ("self.open", "copy.copy")
 
 
 def opens(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """Function and line of each call that opens a path, but for those of ``foreign_path``."""
+    """Yield function and line of each call that opens a path, except calls of ``foreign_path``."""
 
     def walk(node: ast.AST, function: str) -> Iterator[tuple[str, int]]:
         for child in ast.iter_child_nodes(node):
@@ -103,7 +103,7 @@ def opens(tree: ast.Module) -> Iterator[tuple[str, int]]:
 
 
 def _is_own(call: ast.Call) -> bool:
-    """Whether a call only has the name of one that opens a path."""
+    """Return whether a call has the name of an opening call, but does not open a path."""
     return isinstance(call.func, ast.Attribute) and ast.unparse(call.func) in NO_OPENS
 
 

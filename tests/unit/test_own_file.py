@@ -74,7 +74,7 @@ def test_another_users_link_on_the_way_is_not_followed(shared: Path) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="links of others take root to make")
 @pytest.mark.parametrize("write", [own_file.write, own_file.append])
 def test_an_own_link_to_another_users_link_is_not_followed(shared: Path, write: Any) -> None:
-    """``~/latest.json`` leads to /tmp, where somebody put a link to a file of root."""
+    """``~/latest.json`` leads to /tmp, where another user put a link to a file of root."""
     private = shared.parent / "private"
     private.mkdir(0o700)
     (private / "latest").symlink_to(shared / "file")

@@ -18,7 +18,7 @@ from retsnoop_py.libbpf.object import OBJECTS
 
 #: Calls that take ``sys.executable`` as a path and start nothing.
 NO_START = ("Path", "zipimporter", "path.is_relative_to")
-#: What the one-file program's C part says to Python.
+#: The settings that the one-file program's C part passes to Python.
 _ONE_FILE = """
 import sys
 sys.frozen, sys.executable, sys.path[:0] = True, {archive!r}, [{archive!r}]
@@ -148,7 +148,7 @@ def not_isolated(path: Path) -> list[str]:
 
 
 def is_isolating(node: ast.expr | None) -> bool:
-    """Whether a word of a command line keeps the current folder out."""
+    """Return whether an option excludes the current folder from the search path."""
     options = ("'-I'", "'-P'", "_isolation()")
     return node is not None and ast.unparse(node) in options
 

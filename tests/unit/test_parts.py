@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""``make test-all`` runs each part, continues where it was interrupted, and tells what failed."""
+"""``make test-all`` runs each part, continues after an interruption, and reports the failures."""
 
 from __future__ import annotations
 

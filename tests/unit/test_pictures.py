@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The pictures of the pages show what the commands write today."""
+"""The pictures of the pages show the current output of the commands."""
 
 from __future__ import annotations
 

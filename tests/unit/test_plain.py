@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a newcomer reads is plain: pages, help texts, messages."""
+"""Texts for newcomers are in plain English: pages, help texts, messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from retsnoop_py.cli.argv import SUB_COMMANDS
 from retsnoop_py.cli.declare import command_of
 
 ROOT = Path(__file__).parents[2]
-#: What a newcomer reads first. Other pages follow as they are rewritten.
+#: The pages that a newcomer reads first. Other pages are added when they are rewritten.
 PAGES = (
     "README.md",
     *(f"docs/{name}.md" for name in ("install", "tutorial", "why", "doctor", "load", "api")),

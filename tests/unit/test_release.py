@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""release/: what can be told without a compiler; `make test-wheel` tests what it makes."""
+"""release/: tests without a compiler; `make test-wheel` tests the release files."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Progress and tables: what a terminal gets, and that a pipe gets none of it."""
+"""Progress and tables: drawn on a terminal, plain lines in a pipe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from retsnoop_py.terminal import Bar, Column, folded, has_colour, table_lines, t
 
 
 class Screen(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True
@@ -23,7 +23,7 @@ class Screen(io.StringIO):
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Seconds that pass only when a test says so."""
+    """Return a clock that advances only when a test moves it."""
     now = [0.0]
     monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])
     return now

@@ -15,7 +15,7 @@ import retsnoop_py
 PACKAGE = Path(retsnoop_py.__file__).parent
 WRITES = {"write_text", "write_bytes", "touch", "copyfileobj", "copyfile", "copy2"}
 TEMPORARY = {"NamedTemporaryFile", "mkstemp"}
-#: What else writes, by file and function, and why no other user can have prepared the place.
+#: Other code that writes, by file and function, and why no other user can have prepared the place.
 ALLOWED = {
     ("attach/function_graph.py", "_write"): "a file of tracefs",
     ("capture/load.py", "without_fetch"): "a file in memory",

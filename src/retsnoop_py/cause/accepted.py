@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a file of the kernel below /proc or /sys accepts, where it rejects what is written.
+"""The accepted values of a file below /proc or /sys that rejected a written value.
 
-The bounds of settings below /proc/sys were captured as the call failed. Some files list what they
-accept; of others a table has it (Documentation/filesystems/proc.rst).
+The bounds of settings below /proc/sys were captured when the call failed. Some files list their
+accepted values; for others this module has a table (Documentation/filesystems/proc.rst).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from retsnoop_py.kernel.errno import errno_name
 __all__ = ["bad_value"]
 
 _SETTINGS = "/proc/sys/"
-#: Characters of a value that is shown.
+#: Maximum characters of a shown value.
 _SHOWN = 60
-#: Bytes of a file that are read.
+#: Maximum bytes that are read from a file.
 _MOST_BYTES = 4096
-#: By path: what such a file takes.
+#: The accepted values of a file, by path.
 _TAKES = (
     ("/proc/*/oom_score_adj", "a number from -1000 to 1000"),
     ("/proc/*/oom_adj", "a number from -17 to 15"),
@@ -39,12 +39,12 @@ _TAKES = (
     ("/sys/devices/system/cpu/cpu*/online", "0 or 1"),
     ("/sys/block/*/queue/read_ahead_kb", "a number of KiB"),
 )
-#: By path: settings whose values are names of modules, and how these names begin.
+#: Settings with module names as values, by path, and the common prefix of these names.
 _MODULES = (
     ("/proc/sys/net/ipv4/tcp_congestion_control", "tcp_"),
     ("/proc/sys/net/core/default_qdisc", "sch_"),
 )
-#: By path: the file beside it that lists what it takes; "" for the file itself.
+#: The file in the same directory that lists the accepted values, by path; "" for the file itself.
 _LISTED = (
     ("/sys/devices/system/cpu/*/scaling_governor", "scaling_available_governors"),
     ("/sys/devices/system/clocksource/*/current_clocksource", "available_clocksource"),
@@ -56,7 +56,7 @@ _LISTED = (
 
 
 def bad_value(scene: Scene) -> Reason | None:
-    """A file of the kernel does not accept the value that was written to it."""
+    """Return the reason if a file of the kernel does not accept the written value."""
     path, state = scene.path, scene.call.state
     if path is None or not files.is_of_kernel(path):
         return None
@@ -90,7 +90,7 @@ def bad_value(scene: Scene) -> Reason | None:
 
 
 def _of_module(path: str, name: str) -> Reason:
-    """A setting whose value is the name of a module: whether the kernel has such a module."""
+    """Return the reason for a setting with a module's name: whether the kernel has that module."""
     begin = next(text for one, text in _MODULES if fnmatchcase(path, one))
     setting, module = path[len(_SETTINGS) :].replace("/", "."), begin + name
     words = f"The setting {setting} does not have the value {show(name)}: "
@@ -110,14 +110,14 @@ def _read(path: str) -> str:
 
 
 def _numbers(low: int | None, high: int | None) -> str:
-    """The numbers that a setting takes, in words."""
+    """Return the accepted numbers of a setting as text."""
     if low is not None and high is not None:
         return f"a number from {low} to {high}"
     return f"a number of at least {low}" if low is not None else f"a number of at most {high}"
 
 
 def _listed(path: str) -> str:
-    """The words that a file takes, as it or a file beside it lists them; "" without such a list."""
+    """Return the accepted words of a file from its own or a neighbour's list; "" without a list."""
     for pattern, beside in _LISTED:
         if fnmatchcase(path, pattern):
             text = _read(str(Path(path).with_name(beside)) if beside else path)

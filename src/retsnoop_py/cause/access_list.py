@@ -53,7 +53,7 @@ class Entry(Value):
 
     @property
     def is_masked(self) -> bool:
-        """Whether the mask takes rights away."""
+        """Return whether the mask removes rights."""
         return self.given != self.rights
 
     def with_right(self, right: int) -> str:

@@ -18,7 +18,7 @@ __all__ = ["Record", "record_of"]
 
 _FIELD = re.compile(r'(\w+)=(?:"([^"]*)"|(\S+))')
 _HEX = re.compile(r"(?:[0-9A-F]{2})+")
-#: SELinux: what was refused stands in braces.
+#: SELinux: the denied permissions are in braces.
 _DENIED = re.compile(r"avc:\s+denied\s+\{ ([\w ]+) \}")
 #: Fields that are texts, and so may be written as hexadecimal bytes.
 _TEXTS = ("name", "profile", "comm", "exe", "path", "peer", "target", "info")
@@ -27,7 +27,7 @@ Record = Mapping[str, str]
 
 
 def record_of(scene: Scene) -> Record | None:
-    """Return the last refusal in the audit records of the call; None if there is none."""
+    """Return the last denial in the audit records of the call; None without a denial."""
     call = scene.call
     begin = call.state.begin if call.state is not None else 0
     if not begin:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Who uses what a call wants to unmount, remove, write or take for itself."""
+"""The users of an object that a call would unmount, remove, write or use exclusively."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def module_in_use(scene: Scene) -> Reason | None:
 
 
 def _module_advice(name: str) -> tuple[str, ...]:
-    """Who may use the module: for block devices, those that are in use."""
+    """Return the advice for a module: for block devices, the devices in use."""
     if name == "loop":
         return ("losetup -a lists the loop devices, and losetup -D detaches all of them",)
     kinds = _read(Path("/proc/filesystems")).split()
@@ -211,7 +211,7 @@ def _module_advice(name: str) -> tuple[str, ...]:
 
 
 def no_swap_space(scene: Scene) -> Reason | None:
-    """swapoff(2) of what is not swap space."""
+    """swapoff(2) of a file that is not swap space."""
     path = scene.path
     if path is None or os.path.realpath(path) in _swaps():
         return None

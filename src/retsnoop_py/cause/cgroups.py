@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Why a file of a cgroup rejects what is written, and which CPUs a cgroup may use."""
+"""Why a file of a cgroup rejects a written value, and which CPUs a cgroup may use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ONLINE, _POSSIBLE = (
     Path("/sys/devices/system/cpu/online"),
     Path("/sys/devices/system/cpu/possible"),
 )
-#: What a file accepts (Documentation/admin-guide/cgroup-v2.rst).
+#: The accepted values of a file (Documentation/admin-guide/cgroup-v2.rst).
 _RANGES = {
     "cpu.weight": "a number from 1 to 10000",
     "cpu.weight.nice": "a number from -20 to 19",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which of the failing system calls a command reported, by evidence.
+"""Select the failing system call that a command reported, by evidence.
 
-Each failing call is a candidate. What the command wrote behind it, and what became of its process,
-give it points; the one with the most is chosen, of several that are equal the last one. The
-evidence goes with the choice, so that a reader can judge it.
+Each failing call is a candidate. The output of the command after the call and the end of its
+process give the call points. The call with the most points is selected; of several equal calls, the
+last one. The choice includes its evidence, so a reader can judge it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Evidence(Enum):
-    """What speaks for a call (or against it): its points, and what is said of it."""
+    """Evidence for or against a call: its points, and its text for the user."""
 
     ERROR_TEXT = 40, "the command wrote this error"
     ANSWER = 60, "the command wrote the message of the kernel's answer"
@@ -49,20 +49,20 @@ class Evidence(Enum):
 
     @property
     def points(self) -> int:
-        """How much it counts."""
+        """Return the points of the evidence; negative if against the call."""
         return int(self.value[0])
 
     @property
     def text(self) -> str:
-        """What is said of it."""
+        """Return the explanation of the evidence for the user."""
         return str(self.value[1])
 
 
-#: The stream of text that may be about an error without naming one.
+#: Standard error: its text may be about an error without an error's name.
 _ERRORS = 2
-#: What of the evidence speaks against a call.
+#: Evidence against a call.
 _AGAINST = (Evidence.LOOKS, Evidence.ORDINARY, Evidence.NEVER)
-#: What of the evidence is about the text that the command wrote.
+#: Evidence from the text that the command wrote.
 _OF_TEXT = (
     *(Evidence.ANSWER, Evidence.ERROR_TEXT, Evidence.OTHER_WORDS),
     *(Evidence.FULL_NAME, Evidence.SHORT_NAME),
@@ -79,7 +79,7 @@ class Line(Value):
 
 
 class Choice(Value):
-    """A call, what speaks for it, and the ``line`` by which it was chosen, if one was."""
+    """A call, its evidence, and the output ``line`` that selected it, if any."""
 
     call: SystemCall
     evidence: tuple[Evidence, ...]
@@ -87,14 +87,14 @@ class Choice(Value):
 
     @property
     def points(self) -> int:
-        """All points together."""
+        """Return the sum of the points."""
         return sum(one.points for one in self.evidence)
 
     @property
     def is_reported(self) -> bool:
-        """Whether the command's own words are about this call.
+        """Return whether the command's output is about this call.
 
-        The error alone does not tell that of a call which programs make in their ordinary work:
+        For a call that programs make in their ordinary work, the error alone is not sufficient:
         another call, or an answer of netlink, may have had the same error.
         """
         if Evidence.ANSWER in self.evidence:
@@ -106,16 +106,16 @@ class Choice(Value):
 
     @property
     def is_ordinary(self) -> bool:
-        """Whether programs make such calls in their ordinary work."""
+        """Return whether programs make such calls in their ordinary work."""
         return any(one in self.evidence for one in _AGAINST)
 
 
-#: Of a line of output.
+#: Maximum length of a line of output.
 _MOST_CHARACTERS = 4096
 
 
 def lines_of(witnessed: Witnessed) -> list[Line]:
-    """What was written, line by line: a line may come in several pieces.
+    """Return the lines of the output; several pieces of text may form a line.
 
     Of a longer line only the last 4096 characters: a program may write dots for hours.
     """
@@ -144,10 +144,10 @@ def choose(
     is_ordinary: Callable[[SystemCall], Evidence | None],
     candidates: Sequence[SystemCall] | None = None,
 ) -> list[Choice]:
-    """The calls by their evidence, the strongest last.
+    """Return the calls by their evidence, the strongest last.
 
-    ``is_ordinary`` tells of a call whether programs try it anyway (ORDINARY, NEVER, or None).
-    ``candidates`` are those to choose from; all failing calls without.
+    ``is_ordinary`` returns whether programs make a call in ordinary work (ORDINARY, NEVER, or
+    None). ``candidates`` are the calls to choose from; by default all failing calls.
     """
     calls = witnessed.calls if candidates is None else candidates
     programs = {call.pid: call.process for call in witnessed.calls}
@@ -155,9 +155,9 @@ def choose(
         (line, _meaning(line, wording, programs.get(line.pid, ""))) for line in lines_of(witnessed)
     ]
     last = next((line for line, meaning in reversed(lines) if meaning.errors), None)
-    # what a process wrote last is what it ended by
+    # A process usually reports its fatal error last.
     lines = lines[-LINES:]
-    # of calls that are alike the last one stands for all
+    # The last of several similar calls represents all.
     alike = {_key(call): call for call in sorted(calls, key=lambda one: one.time)}
     found = [_judged(call, witnessed, lines, last, is_ordinary) for call in alike.values()]
     return sorted(_with_last(found), key=lambda one: (one.points, one.call.time))
@@ -168,12 +168,12 @@ def _key(call: SystemCall) -> tuple[object, ...]:
     return call.tid, call.name, call.error, call.texts, call.address, rest
 
 
-#: So many of the last lines are looked at.
+#: The number of last lines that are examined.
 LINES = 200
 
 
 class _Meaning(Value):
-    """What a line says; ``text`` is the line without the name of the program before it."""
+    """The meaning of a line; ``text`` is the line without the program's name before it."""
 
     text: str
     errors: frozenset[int]
@@ -198,7 +198,7 @@ def _judged(
     last: Line | None,
     is_ordinary: Callable[[SystemCall], Evidence | None],
 ) -> Choice:
-    """The evidence for one call. ``last`` is the last line that names an error."""
+    """Return a call with its evidence. ``last`` is the last line that names an error."""
     best: tuple[Evidence, ...] = ()
     by: Line | None = None
     for line, meaning in lines:
@@ -224,7 +224,7 @@ def _sum(evidence: Sequence[Evidence]) -> int:
 
 
 def _is_heard(witnessed: Witnessed, call: SystemCall, line: Line) -> bool:
-    """Whether a line may be about a call of that process: its own, its parents', its children's."""
+    """Return whether the process of ``call``, an ancestor or a descendant wrote the line."""
     return witnessed.is_below(call.pid, line.pid) or witnessed.is_below(line.pid, call.pid)
 
 
@@ -245,7 +245,7 @@ def _said(call: SystemCall, line: Line, meaning: _Meaning) -> Iterator[Evidence]
 
 
 def _is_answer(call: SystemCall, text: str) -> bool:
-    """Whether the text has the kernel's message about a netlink request, as ip(8) prints it."""
+    """Return whether the text has the kernel's message about a netlink request, as of ip(8)."""
     message = call.request.message.strip(" .") if call.request is not None else ""
     return bool(message) and message in text
 
@@ -265,7 +265,7 @@ def _named(call: SystemCall, text: str) -> Iterator[Evidence]:
 
 
 def _has(text: str, name: str) -> bool:
-    """Whether a text has the name, and not as a part of a longer word."""
+    """Return whether a text has the name as a whole word."""
     at = text.find(name)
     while at >= 0:
         before, behind = text[at - 1 : at], text[at + len(name) : at + len(name) + 1]
@@ -278,7 +278,7 @@ def _has(text: str, name: str) -> bool:
 
 
 def _plain_name(name: str) -> str:
-    """As people write it: ``open`` for openat, ``stat`` for newfstatat."""
+    """Return the common name of a call: ``open`` for openat, ``stat`` for newfstatat."""
     for short in ("open", "stat", "unlink", "mkdir", "rename", "link", "access", "chmod", "chown"):
         if short in name and name.endswith(("at", "at2", "statx")):
             return short
@@ -286,7 +286,7 @@ def _plain_name(name: str) -> str:
 
 
 def _with_last(found: Sequence[Choice]) -> Iterator[Choice]:
-    """The same; of those of one thread, error and line the last one is the nearest."""
+    """Yield the choices; the last of each thread, error and line also gets LAST_BEFORE."""
     last: dict[tuple[int, int, int], Choice] = {}
     for one in found:
         if one.line is not None:
@@ -300,7 +300,7 @@ def _with_last(found: Sequence[Choice]) -> Iterator[Choice]:
 
 
 def errors_written(witnessed: Witnessed, wording: Wording) -> tuple[frozenset[int], Line] | None:
-    """The errors that the last line names which names any, and that line."""
+    """Return the errors in the last line that names any error, and that line."""
     for line in reversed(lines_of(witnessed)):
         if errors := wording.errors(line.text):
             return errors, line
@@ -310,7 +310,7 @@ def errors_written(witnessed: Witnessed, wording: Wording) -> tuple[frozenset[in
 def reported_elsewhere(
     witnessed: Witnessed, wording: Wording, calls: Sequence[SystemCall]
 ) -> tuple[Line, str] | None:
-    """A line that names an error which none of the calls gave, and that error; the last one."""
+    """Return the last line with an error that none of the calls returned, and that error."""
     written = errors_written(witnessed, wording)
     if written is None:
         return None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A value of the caller that the kernel compared and rejected: out of range, or an unknown flag.
 
-The condition and its values were recorded as the call failed. Only comparisons of what the caller
-passes are explained: an argument of the call, or a member of a struct that the call reads.
+The condition and its values were recorded when the call failed. Only comparisons of the caller's
+data are explained: an argument of the call, or a member of a struct that the call reads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COMPARED = re.compile(rf"\(?({_NAME})\)? (!=|==|<=|>=|<|>) (-?\w+|{_NAME})")
 _MASKED = re.compile(rf"\(({_NAME}) & (0x[0-9a-f]+|\d+)\) != 0")
 #: Variables of the kernel that hold a struct which the caller passed.
 _COPIES = frozenset(("attr", "uattr", "args", "kargs", "params", "how"))
-#: What the value has to be, by the comparison that made the error: words, and what to add.
+#: The required value, by the comparison that caused the error: its text, and a number to add.
 _ALLOWED = {
     "!=": ("must be", 0),
     "==": ("must not be", 0),
@@ -72,7 +72,7 @@ def rejected_value(scene: Scene) -> Reason | None:
 
 
 def _is_of_caller(scene: Scene, name: str, values: Mapping[str, int]) -> bool:
-    """Whether the caller chose the value of this expression."""
+    """Return whether the caller chose the value of this expression."""
     if values.get(name) is None:
         return False
     base, *members = re.split(r"->|\.", name)

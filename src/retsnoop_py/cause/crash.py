@@ -29,7 +29,7 @@ _DEBUGGER = "run it in a debugger for the line: gdb --args COMMAND, then run and
 
 
 class Crash(Value):
-    """What a signal was sent for: words behind a colon, and what to change."""
+    """The reason for a signal: the text after a colon, and the advice."""
 
     text: str
     advice: tuple[str, ...] = ()
@@ -101,7 +101,7 @@ def _access(one: Signalled) -> str:
 
 
 def _place(one: Signalled) -> str:
-    """Where the instruction is: the program or library and the offset in its file."""
+    """Return the place of the instruction: the program or library and the offset in its file."""
     fault = one.fault
     if fault is None or not fault.instruction or not fault.code.file:
         return ""
@@ -110,7 +110,7 @@ def _place(one: Signalled) -> str:
 
 
 def _where(one: Signalled) -> str:
-    """The same of a fault whose address is that of the instruction."""
+    """Return the place of the instruction for a fault at the instruction's own address."""
     return _place(one) or f" at {one.address:#x}"
 
 
@@ -127,7 +127,7 @@ def _protection(one: Signalled) -> str:
 
 
 def _guess(one: Signalled) -> str:
-    """What the address suggests, as a sentence."""
+    """Return a sentence about the probable cause, guessed from the address."""
     fault = one.fault or Fault()
     if one.address < _NULL:
         return ". This is probably a null pointer"
@@ -251,7 +251,7 @@ def _abort(one: Signalled, witnessed: Witnessed) -> Crash | None:
     return Crash(f"{text}; most programs do so after an internal error", (_DEBUGGER,))
 
 
-#: What a process writes so long before it aborts is taken for its message.
+#: Text that a process writes in this time before it aborts counts as its message.
 _RECENT_NS = 1_000_000_000
 #: Texts of the C and C++ libraries and of runtimes before they abort.
 _ABORTS = (

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the kernel's deciding condition means for the user: the rows of ``decisions.toml``.
+"""The meaning of the kernel's deciding condition for the user: the rows of ``decisions.toml``.
 
-The condition and its values were recorded as the call failed. A row without a condition is for an
-error that has one meaning in its call.
+The condition and its values were recorded when the call failed. A row without a condition is for
+an error with only one meaning in its call.
 """
 
 from __future__ import annotations

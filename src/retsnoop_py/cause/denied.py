@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Who refused a call: a seccomp filter, a missing capability, a missing call."""
+"""Reasons for a denied call: a seccomp filter, a missing capability, an unsupported call."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def denials(scene: Scene) -> Sequence[Denied]:
 
 
 def has_capability(scene: Scene, name: str) -> bool:
-    """Whether the process had the capability ``name`` ("SYS_ADMIN"), and no test of it failed."""
+    """Return whether the process had the capability ``name`` ("SYS_ADMIN") and no test failed."""
     state, number = scene.call.state, CAPABILITIES.index(name)
     if any(one.capability == number for one in denials(scene)):
         return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a command and its children did, as the kernel's tracepoints told it."""
+"""The actions of a command and its children, as the kernel's tracepoints reported them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Address(Value):
 
 
 def read_address(data: bytes) -> Address | None:
-    """The address in a ``struct sockaddr``; None where it is too short to be one."""
+    """Return the address in a ``struct sockaddr``; None if the data is too short."""
     if len(data) < 2:
         return None
     (family,) = unpack_from("=H", data)
@@ -66,23 +66,23 @@ def read_address(data: bytes) -> Address | None:
 
 
 class State(Value):
-    """What a process had and was allowed as a call of it failed.
+    """The state of a process when one of its calls failed: its resources and rights.
 
-    * ``begin``: ns of CLOCK_MONOTONIC, when the call began; 0 where that is not known
+    * ``begin``: ns of CLOCK_MONOTONIC, when the call began; 0: unknown
     * ``limits``: soft and hard, by number (``resource.RLIMIT_NOFILE``)
-    * ``capabilities``: the effective ones, a bit each
-    * ``namespace``: how many user namespaces lie above its own
-    * ``cgroup``: the inode number of its folder in cgroup2; 0 where that is not known
+    * ``capabilities``: the effective capabilities, a bit each
+    * ``namespace``: the number of user namespaces above its own
+    * ``cgroup``: the inode number of its folder in cgroup2; 0: unknown
     * ``mapped``, ``data``, ``locked``: bytes of address space, of private writable memory, of
       locked memory
-    * ``mappings``: how many mappings of memory it has
-    * ``mounts``: the inode number of its mount namespace; 0 where that is not known
-    * ``groups``: its supplementary groups; None where there are more than were captured
-    * ``network``: the inode number of its network namespace; 0 where that is not known
-    * ``used``: so many of the lowest descriptors are in use, at least; None: not known
-    * ``written``: the first bytes of what a write(2) was to write
-    * ``bounds``: the lowest and the highest number that the setting below /proc/sys takes which it
-      was to be written to (None: without such a bound); None of other files and settings
+    * ``mappings``: the number of its memory mappings
+    * ``mounts``: the inode number of its mount namespace; 0: unknown
+    * ``groups``: its supplementary groups; None if it has more than were captured
+    * ``network``: the inode number of its network namespace; 0: unknown
+    * ``used``: at least this many of the lowest descriptors are in use; None: unknown
+    * ``written``: the first bytes of the data for a write(2)
+    * ``bounds``: the lowest and highest number that a setting below /proc/sys accepts, for a write
+      to that setting (None: without such a bound); None for other files and settings
     """
 
     begin: int = 0
@@ -103,12 +103,12 @@ class State(Value):
 
 
 class Place(Value):
-    """Where a descriptor, the current folder or the root of a process is.
+    """The file of a descriptor, or the current folder or the root of a process.
 
-    * ``path``: from our root on; None where it is not known, or no mount leads there
-    * ``mode``: as in stat(2); ``inode``: its number
-    * ``is_detached``: no mount leads there, as to pipes and sockets
-    * ``is_deleted``: it was removed
+    * ``path``: from our root on; None if it is unknown, or if no mount leads to the file
+    * ``mode``: as in stat(2); ``inode``: the inode number
+    * ``is_detached``: no mount leads to the file, as for pipes and sockets
+    * ``is_deleted``: the file was removed
     """
 
     path: str | None
@@ -119,9 +119,9 @@ class Place(Value):
 
 
 class Request(Value):
-    """A netlink message that the kernel refused: its ``protocol`` (NETLINK_*) and ``type``.
+    """A netlink message that the kernel rejected: its ``protocol`` (NETLINK_*) and ``type``.
 
-    ``message`` are the kernel's words in the answer, ``data`` the first bytes behind its head.
+    ``message`` is the kernel's message in the answer, ``data`` the first bytes after the header.
     """
 
     protocol: int
@@ -133,8 +133,8 @@ class Request(Value):
 class Denied(Value):
     """A capability that a thread did not have when the kernel tested it.
 
-    ``namespace``: how many user namespaces lie above the one that it was tested in. ``is_silent``:
-    the kernel only wanted to know, as for the memory that is reserved for root.
+    ``namespace``: the number of user namespaces above the tested namespace. ``is_silent``: the
+    test did not decide about the call, as for the memory that is reserved for root.
     """
 
     time: int
@@ -145,7 +145,7 @@ class Denied(Value):
 
 
 class Audited(Value):
-    """A record of the audit log that a thread made: what a security module refused."""
+    """An audit record of a thread: an operation that a security module denied."""
 
     time: int
     tid: int
@@ -164,9 +164,9 @@ class Installed(Value):
 class Dropped(Value):
     """A packet that nftables dropped.
 
-    * ``family``: that of the table, as nft(8) writes it ("inet"); ``table``, ``chain``
-    * ``handle``: the rule's; 0 where the policy of the chain decided, or the rule is not known
-    * ``host``, ``port``: where the packet was to go; "" and 0 where that is not known
+    * ``family``: of the table, as nft(8) writes it ("inet"); ``table``, ``chain``
+    * ``handle``: of the rule; 0 if the policy of the chain decided, or the rule is unknown
+    * ``host``, ``port``: destination of the packet; "" and 0: unknown
     """
 
     time: int
@@ -181,7 +181,7 @@ class Dropped(Value):
 
 
 class Deferred(Enum):
-    """How a program got an error that no system call returned: in words."""
+    """How a program got an error that no system call returned, as text for the user."""
 
     SOCKET_ERROR = "getsockopt(SO_ERROR) read it after the call had begun the operation"
     COMPLETION = "a completion of io_uring returned it, and the system call succeeded"
@@ -193,17 +193,17 @@ class SystemCall(Value):
     * ``time``: ns of CLOCK_MONOTONIC, when it returned; ``tid``, ``pid``: the kernel's ids
     * ``name``: as in asm/unistd.h; ``error``: the errno, positive
     * ``arguments``: six registers; ``texts``: its strings, each behind the argument's number
-    * ``uid``, ``gid``: those that the kernel tests permissions with
-    * ``cwd``: the thread's folder then; None where it is not known
-    * ``root``: its root, "" where that is ours; None where it is not known
-    * ``places``: what its descriptors are, by the argument's number
+    * ``uid``, ``gid``: the ids that the kernel tests permissions with
+    * ``cwd``: the thread's current folder then; None: unknown
+    * ``root``: its root, "" if it has the same root as we; None: unknown
+    * ``places``: the files of its descriptors, by the argument's number
     * ``is_filtered``: the thread has a seccomp filter
-    * ``was_entered``: whether the kernel began the call; False where seccomp or ptrace made its
-      result; None where that is not known
-    * ``state``: what the process had and was allowed then
-    * ``is_elsewhere``: its mount namespace is not ours, so that we cannot look up its paths
+    * ``was_entered``: whether the kernel began the call; False if seccomp or ptrace set its result;
+      None: unknown
+    * ``state``: the resources and rights of the process then
+    * ``is_elsewhere``: its mount namespace is not ours, so we cannot look up its paths
     * ``deferred``: how the program got the error, if no system call returned it
-    * ``request``: what was refused if this is a netlink message, and no call
+    * ``request``: the rejected netlink message, if this is a message instead of a call
     """
 
     time: int
@@ -228,11 +228,11 @@ class SystemCall(Value):
     request: Request | None = None
 
     def place(self, number: int) -> Place | None:
-        """What the descriptor is that was the argument ``number``."""
+        """Return the file of the descriptor in argument ``number``."""
         return next((place for at, place in self.places if at == number), None)
 
     def text(self, number: int) -> str | None:
-        """The argument ``number``, if it is a string."""
+        """Return the argument ``number``, if it is a string."""
         return next((text for at, text in self.texts if at == number), None)
 
 
@@ -257,7 +257,7 @@ class Ended(Value):
 
 
 class Mapping(Value):
-    """A mapping of memory: from ``start`` (0: there is none) up to ``end``.
+    """A memory mapping: from ``start`` (0: no mapping) up to ``end``.
 
     ``flags`` are VM_*. ``file`` is the last part of a path, "" without a file, ``offset`` of
     ``start`` in it and its size ``bytes`` as the signal was sent.
@@ -272,16 +272,16 @@ class Mapping(Value):
 
 
 class Fault(Value):
-    """What was known as a signal was sent; all but the limits only of one for the own thread.
+    """The state when a signal was sent; except the limits, only if the thread signalled itself.
 
-    * ``instruction``: its address, 0 where it is not known; ``code`` is the mapping with it, of
+    * ``instruction``: its address, 0: unknown; ``code`` is the mapping with the instruction, for
       other faults
-    * ``access``: 1 for reading, 2 for writing, 3 for executing, 0 where it is not known
-    * ``at``: the mapping with the address, of a fault by an address that is mapped
-    * ``stack``: where the first thread's stack begins
+    * ``access``: 1 for reading, 2 for writing, 3 for executing, 0: unknown
+    * ``at``: the mapping with the address, for a fault at a mapped address
+    * ``stack``: the begin of the first thread's stack
     * ``is_in_call``: the thread was in a system call; then ``descriptor`` is its first argument,
       ``file`` the last part of the path of that descriptor's file, ``mode`` its mode as of stat(2)
-    * ``call``: the system call that a seccomp filter refused, as in ``mkdir()``
+    * ``call``: the system call that a seccomp filter rejected, as in ``mkdir()``
     * ``limit_cpu`` and ``hard_limit_cpu`` in seconds, ``limit_stack`` and ``limit_file`` in bytes
     """
 
@@ -319,15 +319,17 @@ class Signalled(Value):
 
 
 class Witnessed(Value):
-    """All that was seen of one run, each kind in the order of time.
+    """All events of one run, each kind in the order of time.
 
-    ``parents``: by process, who began it. ``victims``: by process that the kernel killed for want
-    of memory, its cgroup (the folder's inode number). ``denied``: capabilities that were missing.
-    ``audited``: records of the audit log. ``installed``: filters and rule sets that processes
-    put on themselves. ``dropped``: packets that nftables dropped; both of the whole machine.
-    ``lost``: so many events there was no room for; ``problem`` says why nothing was
-    seen at all, else it is None. ``uses_netlink``: a process of the command opened a netlink
-    socket.
+    * ``parents``: the parent of each process
+    * ``victims``: processes killed by the OOM killer, with their cgroup (the folder's inode number)
+    * ``denied``: capabilities that were missing
+    * ``audited``: records of the audit log
+    * ``installed``: filters and rule sets that processes installed for themselves
+    * ``dropped``: packets that nftables dropped; like ``installed``, of the whole machine
+    * ``lost``: the number of events that did not fit into the buffer
+    * ``problem``: why no events were captured at all, else None
+    * ``uses_netlink``: a process of the command opened a netlink socket
     """
 
     calls: Sequence[SystemCall] = ()
@@ -346,14 +348,14 @@ class Witnessed(Value):
 
     @property
     def running(self) -> tuple[int, ...]:
-        """Processes that were begun and did not end while the run was watched; none if unsure."""
+        """Return the processes that began and did not end in the run; empty if events were lost."""
         if self.lost:
             return ()
         ended = {one.pid for one in self.ends}
         return tuple(sorted(pid for pid in self.parents if pid not in ended))
 
     def is_below(self, pid: int, ancestor: int) -> bool:
-        """Whether ``pid`` is ``ancestor``, or descends from it."""
+        """Return whether ``pid`` is ``ancestor`` or its descendant."""
         seen = set()
         while pid not in seen:
             if pid == ancestor:
@@ -363,7 +365,7 @@ class Witnessed(Value):
         return False
 
     def killed_itself(self, end: Ended) -> bool:
-        """Whether another process of the command sent the signal that killed the one of ``end``."""
+        """Return whether another process of the command sent the signal that killed ``end.pid``."""
         own = {*self.parents, *(one.pid for one in self.ends)} - {end.pid}
         senders = (
             one.sender
@@ -373,5 +375,5 @@ class Witnessed(Value):
         return next(senders, 0) in own
 
     def end_of(self, pid: int) -> Ended | None:
-        """The end of a process, if it was seen."""
+        """Return the end of a process, if it was captured."""
         return next((one for one in reversed(self.ends) if one.pid == pid), None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a file system does not have: owners, links, some names, attributes, large files."""
+"""Features that a file system does not support: owners, links, names, attributes, large files."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def too_large(scene: Scene) -> Reason | None:
 
 
 def server_gone(scene: Scene) -> Reason | None:
-    """A file system whose program or server does not serve it any more."""
+    """The program or server of a file system does not serve it any more."""
     path = scene.path
     mount = files.mount_of(path) if path else None
     if mount is None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the file system says of a path now: what is missing, who may enter, how it is mounted.
+"""The current state of a path in the file system: missing parts, permissions, mounts.
 
-It is asked after the command ended, by us. So each answer is only given where it agrees with the
-error that the command got.
+retsnoop-py reads it after the command ended. So a finding is used only if it agrees with the error
+that the command got.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ LIKENESS, COMPARED = 0.75, 10_000_000
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 #: Blanks and backslashes of mountinfo, in octal.
 _ESCAPED = re.compile(r"\\([0-7]{3})")
-#: FS_IOC_GETFLAGS, and the flags that keep a file from being changed (linux/fs.h).
+#: FS_IOC_GETFLAGS, and the flags that prevent changes of a file (linux/fs.h).
 _GETFLAGS, _IMMUTABLE, _APPEND = 0x80086601, 0x10, 0x20
 
 
 class Mount(Value):
-    """Where a file system is mounted, its type, and its options.
+    """A mount: its mount point, the type of its file system, and its options.
 
-    ``options`` are those of the mount and of the file system, ``own`` those of the mount alone.
+    ``options`` are the options of the mount and of the file system, ``own`` only of the mount.
     """
 
     point: str
@@ -75,7 +75,7 @@ class Mount(Value):
 
 
 def user_name(uid: int) -> str:
-    """``root``, ``nobody``; the number where it has no name."""
+    """Return the user's name such as ``root``; the number if the user has no name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -83,7 +83,7 @@ def user_name(uid: int) -> str:
 
 
 def group_name(gid: int) -> str:
-    """The same of a group."""
+    """Return the group's name; the number if the group has no name."""
     try:
         return grp.getgrgid(gid).gr_name
     except KeyError:
@@ -91,7 +91,7 @@ def group_name(gid: int) -> str:
 
 
 def groups_of(uid: int) -> tuple[int, ...]:
-    """The groups of a user by the databases, which a new session gets; () for an unknown one."""
+    """Return the groups of a user in a new session, from the databases; () for unknown users."""
     try:
         entry = pwd.getpwuid(uid)
         return tuple(os.getgrouplist(entry.pw_name, entry.pw_gid))
@@ -100,7 +100,7 @@ def groups_of(uid: int) -> tuple[int, ...]:
 
 
 def parts_of(path: str) -> list[str]:
-    """``/a/b/c`` as ``/``, ``/a``, ``/a/b``, ``/a/b/c``."""
+    """Return ``/a/b/c`` as ``/``, ``/a``, ``/a/b``, ``/a/b/c``."""
     found = ["/"]
     for name in filter(None, path.split("/")):
         found.append(f"{found[-1].rstrip('/')}/{name}")
@@ -108,9 +108,9 @@ def parts_of(path: str) -> list[str]:
 
 
 def missing_part(path: str) -> tuple[str, str | None] | None:
-    """The first part of the path that is not there; where that is a link's target, the link, too.
+    """Return the first missing part of the path, and the link if it is a link's target.
 
-    None where all of it is there, or cannot be looked at.
+    Return None if all parts exist, or if they cannot be read.
     """
     for part in parts_of(path):
         try:
@@ -127,7 +127,7 @@ def missing_part(path: str) -> tuple[str, str | None] | None:
 
 
 def not_a_directory(path: str) -> str | None:
-    """The first part that is something else than a directory."""
+    """Return the first part of a path that is not a directory."""
     for part in parts_of(path):
         try:
             if not stat.S_ISDIR(Path(part).stat().st_mode):
@@ -138,7 +138,7 @@ def not_a_directory(path: str) -> str | None:
 
 
 def near(path: str) -> str | None:
-    """The entry of the same directory whose name is most like the missing one's."""
+    """Return the entry of the same directory with the name most similar to the missing name."""
     folder, name = os.path.split(path)
     try:
         with os.scandir(folder or "/") as entries:
@@ -153,8 +153,8 @@ def near(path: str) -> str | None:
 class DeniedBy(Value):
     """A part of a path that denies a right.
 
-    ``missing`` is the right (R_OK, W_OK or X_OK); ``entry`` that of its access control list which
-    denies it, None where the mode does.
+    ``missing`` is the right (R_OK, W_OK or X_OK). ``entry`` is the entry of the access control list
+    that denies the right, None if the mode denies it.
     """
 
     part: str
@@ -164,9 +164,9 @@ class DeniedBy(Value):
 
 
 def denied_by(path: str, who: Identity, need: int) -> DeniedBy | None:
-    """The part of a path that does not let somebody in, or has not the right that is needed.
+    """Return the part of a path that denies ``who`` to pass, or denies the right ``need``.
 
-    None where modes and access control lists allow it.
+    Return None if modes and access control lists allow the access.
     """
     parts = parts_of(path)
     needs = [(part, os.X_OK) for part in parts[:-1]]
@@ -188,13 +188,13 @@ def denied_by(path: str, who: Identity, need: int) -> DeniedBy | None:
 
 
 def described(status: os.stat_result) -> str:
-    """``owner root, group adm, mode 0640``."""
+    """Return a text such as ``owner root, group adm, mode 0640``."""
     mode = stat.S_IMODE(status.st_mode)
     return f"owner {user_name(status.st_uid)}, group {group_name(status.st_gid)}, mode {mode:04o}"
 
 
 def kind_of(status: os.stat_result) -> str:
-    """``directory``, ``file``, ``symbolic link`` ..."""
+    """Return the kind of a file: ``directory``, ``file``, ``symbolic link`` ..."""
     kinds = (
         (stat.S_ISDIR, "directory"),
         (stat.S_ISREG, "file"),
@@ -208,7 +208,7 @@ def kind_of(status: os.stat_result) -> str:
 
 
 def unescaped(name: str) -> str:
-    """A path of mountinfo, which writes blanks, line ends and backslashes in octal, as it is."""
+    """Return a path of mountinfo with its octal escapes (blanks, line ends) decoded."""
     return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), name)
 
 
@@ -226,7 +226,7 @@ def mounts() -> Iterator[Mount]:
 
 
 def mount_of(path: str) -> Mount | None:
-    """The mount that a path lies in, by the part of it that is there."""
+    """Return the mount of a path, by the existing part of the path."""
     best: Mount | None = None
     try:
         real = os.path.realpath(path)
@@ -239,20 +239,20 @@ def mount_of(path: str) -> Mount | None:
     return best
 
 
-#: File systems that show what the kernel has; their files cannot be made, and modes mostly stay.
+#: File systems of kernel objects: users cannot create files, and usually cannot change modes.
 OF_KERNEL = (
     *("proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs", "securityfs", "efivarfs", "bpf"),
 )
 
 
 def is_of_kernel(path: str) -> bool:
-    """Whether a file is one of the kernel's own, as those below /proc and /sys."""
+    """Return whether a file belongs to the kernel, such as files below /proc and /sys."""
     mount = mount_of(path)
     return mount is not None and mount.kind in OF_KERNEL
 
 
 def attributes(path: str) -> tuple[str, ...]:
-    """``immutable``, ``append-only``: the attributes that keep a file from being changed."""
+    """Return the attributes that prevent changes of a file: ``immutable``, ``append-only``."""
     try:
         mode = os.lstat(path).st_mode
         if stat.S_ISLNK(mode):
@@ -272,7 +272,7 @@ def attributes(path: str) -> tuple[str, ...]:
 
 
 def interpreter_of(path: str) -> tuple[str, str] | None:
-    """What runs a program: of a script, ``"script"`` and its interpreter; of ELF, ``"ELF"``."""
+    """Return the kind of a program (``"script"`` or ``"ELF"``) and its interpreter."""
     try:
         with open_file(path) as file:
             head = file.read(4096)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Who uses a file, a mount, a device or a module: processes, mounts, swap space, other devices.
+"""The users of a file, a mount, a device or a module: processes, mounts, swap, other devices.
 
-All of it is looked up after the failure, in /proc and /sys. What has gone by then is not found, and
-processes of other namespaces are found as far as /proc shows them.
+They are looked up after the failure, in /proc and /sys. Users that are gone by then are not found.
+Processes of other namespaces are found as far as /proc shows them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from retsnoop_py.value import Value
 __all__ = ["Holder", "device_of", "device_users", "mounts_below", "processes"]
 
 _PROC, _SYS = Path("/proc"), Path("/sys")
-#: Processes that are named.
+#: The maximum number of processes in the result.
 _MOST = 5
 
 
@@ -37,7 +37,7 @@ class Holder(Value):
 
 
 def processes(path: str, *, writing: bool = False, running: bool = False) -> list[Holder]:
-    """Return the processes that use ``path`` or what lies below it, at most five.
+    """Return the processes that use ``path`` or a file below it, at most five.
 
     ``writing``: only those that have it open for writing; ``running``: only those that run it.
     """
@@ -63,7 +63,7 @@ def _comm(folder: Path) -> str:
 
 
 def _uses(folder: Path, *, writing: bool, running: bool) -> Iterator[tuple[str, str]]:
-    """What a process uses, and how; a process that ends meanwhile uses nothing."""
+    """Yield the kind of use and the path for a process; nothing if the process ends meanwhile."""
     if running:
         links = [("it runs", "exe")]
     else:
@@ -125,7 +125,7 @@ def mounts_below(path: str) -> list[str]:
 
 
 def _mounts() -> Iterator[tuple[str, str, str]]:
-    """The device ("8:1"), the source and the mount point of each mount."""
+    """Yield the device ("8:1"), the source and the mount point of each mount."""
     try:
         text = (_PROC / "self/mountinfo").read_text(errors="replace")
     except OSError:
@@ -170,7 +170,7 @@ def device_users(path: str) -> Sequence[tuple[str, str]]:
         found.append(
             (f"it is a loop device for the file {show(backing)}", f"losetup -d {shell_path(path)}")
         )
-    # a partition keeps the whole device busy
+    # A partition in use makes the whole device busy.
     for part in _names(folder):
         if (folder / part / "partition").exists():
             number = _text(folder / part / "dev")
@@ -183,7 +183,7 @@ def device_users(path: str) -> Sequence[tuple[str, str]]:
 
 
 def _of_device(name: str) -> tuple[str, str]:
-    """A device that is made of another one: device-mapper or RAID."""
+    """Return the use by a device that is built on another device: device-mapper or RAID."""
     label = _text(_SYS / "block" / name / "dm/name")
     if label:
         return f"the device-mapper device {label} uses it", f"dmsetup remove {shell_word(label)}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Whose rights a process has."""
+"""The identity that the kernel tests a process's rights with."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ __all__ = ["Identity"]
 
 
 class Identity(Value):
-    """Whose rights a process has: user and group ids that the file system tests.
+    """The user and group ids of a process that the file system tests.
 
-    ``overrides``: it has CAP_DAC_OVERRIDE, so that modes do not bind it.
+    ``overrides``: the process has CAP_DAC_OVERRIDE, so modes do not restrict it.
     """
 
     uid: int
@@ -24,15 +24,15 @@ class Identity(Value):
 
     @property
     def is_root(self) -> bool:
-        """Whether it mostly may do everything."""
+        """Return whether the process usually has all rights."""
         return self.uid == 0
 
     def is_in(self, group: int) -> bool:
-        """Whether it has this group."""
+        """Return whether the process has this group."""
         return group == self.gid or group in self.groups
 
     def may(self, status: os.stat_result, need: int) -> bool:
-        """Whether the mode allows ``need`` (bits as in ``R_OK | W_OK | X_OK``)."""
+        """Return whether the mode allows ``need`` (bits as in ``R_OK | W_OK | X_OK``)."""
         mode = stat.S_IMODE(status.st_mode)
         if self.uid == 0 or self.overrides:
             is_dir = stat.S_ISDIR(status.st_mode)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Why a command was killed: by whom, or by which fault."""
+"""Why a command was killed: the sender of the signal, or the fault."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What Landlock forbids: the access right that is missing, and who made the rule set.
+"""Denials by Landlock: the missing access right, and the process that made the rule set.
 
-Each hook of Landlock in the kernel needs known access rights (security/landlock: fs.c, net.c).
-They are named as in linux/landlock.h. The hook that returned the error shows which one is missing.
+Each hook of Landlock in the kernel requires certain access rights (security/landlock: fs.c, net.c).
+They are named as in linux/landlock.h. The hook that returned the error shows the missing right.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def installer(scene: Scene, *calls: str) -> str | None:
 
 
 def reason(scene: Scene, hook: str) -> Reason | None:
-    """Return what the hook forbids; None for a hook that is not one of Landlock's."""
+    """Return the reason of a Landlock hook's denial; None for any other hook."""
     maker = installer(scene, "landlock_restrict_self")
     by = (
         f"{maker} applied it to itself" if maker else "a program that began this process applied it"

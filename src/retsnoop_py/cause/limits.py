@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Limits that a call ran into: those of the process (ulimit) and those of its cgroup."""
+"""Limits that a call exceeded: limits of the process (ulimit) and of its cgroup."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ __all__ = [
 
 _INFINITY = (1 << 64) - 1
 _MAP_PRIVATE, _PROT_WRITE = 0x02, 0x2
-#: execve(2): an argument may be as long, and all together as long in any case (binfmts.h).
+#: execve(2): the maximum size of an argument, and the fixed maximum of all (binfmts.h).
 _ARGUMENT, _ARGUMENTS_AT_MOST = 128 << 10, 6 << 20
-#: Folders of a hierarchy that are looked at.
+#: The maximum number of folders of a hierarchy that are read.
 _MOST_CGROUPS = 100_000
 
 
 class _Limit(Value):
-    """``letter`` is that of ulimit; ``unit``: bytes of one in its value there, 0: not a size."""
+    """A limit. ``letter``: its option of ulimit; ``unit``: bytes per unit there, 0: not a size."""
 
     name: str
     letter: str
@@ -69,12 +69,12 @@ _LIMITS = {
 }
 
 
-#: Functions of the kernel that look for a free descriptor.
+#: Kernel functions that search a free descriptor.
 _SEARCHES = ("alloc_fd", "__alloc_fd", "get_unused_fd_flags", "__get_unused_fd_flags")
 
 
 def size(number: int) -> str:
-    """``64 KiB``, ``1.5 GiB``: a number of bytes as people write it."""
+    """Return a number of bytes for people: ``64 KiB``, ``1.5 GiB``."""
     for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
         if number >> shift:
             scaled = number / (1 << shift)
@@ -83,7 +83,7 @@ def size(number: int) -> str:
 
 
 def _soft(scene: Scene, number: int) -> int | None:
-    """The soft limit; None where there is none, or it is not known."""
+    """Return the soft limit; None if it is unlimited or unknown."""
     state = scene.call.state
     if state is None or not state.limits or state.limits[number][0] == _INFINITY:
         return None
@@ -91,14 +91,14 @@ def _soft(scene: Scene, number: int) -> int | None:
 
 
 def _is(scene: Scene, number: int) -> str:
-    """``RLIMIT_NOFILE (ulimit -n) is 16``."""
+    """Return a text such as ``RLIMIT_NOFILE (ulimit -n) is 16``."""
     limit, value = _LIMITS[number], _soft(scene, number) or 0
     text = size(value) if limit.unit else str(value)
     return f"{limit.name} (ulimit -{limit.letter}) is {text}"
 
 
 def _raise(scene: Scene, number: int) -> tuple[str, ...]:
-    """How to raise it."""
+    """Return the advice to raise the limit."""
     limit = _LIMITS[number]
     state = scene.call.state
     soft, hard = state.limits[number] if state is not None and state.limits else (0, 0)
@@ -117,7 +117,7 @@ def _reached(scene: Scene, number: int, before: str, *, kind: str = "rlimit") ->
 
 
 def open_files(scene: Scene) -> Reason | None:
-    """All descriptors are in use: by their number, or by the kernel's search for a free one."""
+    """All descriptors are in use, by their number or by the kernel's search for a free one."""
     state, most = scene.call.state, _soft(scene, resource.RLIMIT_NOFILE)
     is_used_up = state is not None and most is not None and (state.used or 0) >= most
     if not is_used_up and not any(one in scene.chain for one in _SEARCHES):
@@ -128,7 +128,7 @@ def open_files(scene: Scene) -> Reason | None:
 
 
 def in_flight(scene: Scene) -> Reason | None:
-    """Descriptors that were sent over a socket, and that nobody has received yet."""
+    """Too many descriptors were sent over sockets and not received yet."""
     return _reached(
         scene,
         resource.RLIMIT_NOFILE,
@@ -155,7 +155,7 @@ def file_size(scene: Scene) -> Reason | None:
 
 
 def signals(scene: Scene) -> Reason | None:
-    """Signals and timers that wait."""
+    """Too many signals and timers are pending."""
     before = (
         f"User {user_name(scene.call.uid)} has as many pending signals and timers as are allowed"
     )
@@ -174,7 +174,7 @@ def message_queues(scene: Scene) -> Reason | None:
 
 
 def nice(scene: Scene) -> Reason | None:
-    """A nice value below what is allowed."""
+    """The requested nice value is below the limit."""
     value = scene.call.arguments[2] & 0xFFFFFFFF
     value -= (1 << 32) * (value >> 31)
     if has_capability(scene, "SYS_NICE"):
@@ -190,7 +190,7 @@ def nice(scene: Scene) -> Reason | None:
 
 
 def real_time(scene: Scene) -> Reason | None:
-    """A real-time priority above what is allowed."""
+    """The requested real-time priority is above the limit."""
     if has_capability(scene, "SYS_NICE"):
         return None
     soft = _soft(scene, resource.RLIMIT_RTPRIO)
@@ -206,7 +206,7 @@ def real_time(scene: Scene) -> Reason | None:
 
 
 def raised(scene: Scene) -> Reason | None:
-    """setrlimit(2) and prlimit(2): a hard limit is to be raised, or is below the soft one."""
+    """setrlimit(2) and prlimit(2): the hard limit would rise, or is below the soft limit."""
     call, state = scene.call, scene.call.state
     number = call.arguments[1 if call.name == "prlimit64" else 0] & 0xFFFFFFFF
     limit = _LIMITS.get(number)
@@ -235,7 +235,7 @@ def raised(scene: Scene) -> Reason | None:
 
 
 def _above_nr_open() -> Reason | None:
-    """No process may have more open files than fs.nr_open, not even one of root."""
+    """No process, even of root, may have more open files than fs.nr_open."""
     most = _number(Path("/proc/sys/fs/nr_open"))
     if most is None:
         return None
@@ -287,7 +287,7 @@ def memory(scene: Scene) -> Reason | None:
 
 
 def locked_memory(scene: Scene) -> Reason | None:
-    """Memory that is to stay in RAM."""
+    """The process may not lock more memory in RAM."""
     call, state = scene.call, scene.call.state
     limit = _soft(scene, resource.RLIMIT_MEMLOCK)
     if state is None or limit is None or has_capability(scene, "IPC_LOCK"):
@@ -306,7 +306,7 @@ def locked_memory(scene: Scene) -> Reason | None:
 
 
 def cgroup_folder(inode: int) -> Path | None:
-    """The folder of a cgroup of version 2, by its inode number; None where it is not found."""
+    """Return the folder of a cgroup of version 2, by its inode number; None if not found."""
     root = _mount_point()
     if root is None or not inode:
         return None
@@ -335,7 +335,7 @@ def _mount_point() -> Path | None:
 
 
 def _above(folder: Path) -> Iterator[Path]:
-    """The folder and those that it is in, up to the hierarchy's root."""
+    """Yield the folder and its parents, up to the hierarchy's root."""
     root = _mount_point()
     while root is not None and folder != root and root in folder.parents:
         yield folder
@@ -358,14 +358,14 @@ def _events(path: Path, name: str) -> int:
 
 
 def _shown(folder: Path) -> str:
-    """``/system.slice/a.service``: a cgroup by its path in the hierarchy."""
+    """Return a cgroup's path in the hierarchy: ``/system.slice/a.service``."""
     root = _mount_point()
     inside = folder.relative_to(root) if root is not None else folder
     return show(f"/{inside}")
 
 
 def pids(scene: Scene) -> Reason | None:
-    """The cgroup has as many processes as it may have."""
+    """The cgroup has the maximum number of processes."""
     state = scene.call.state
     is_seen = "pids_can_fork" in scene.chain or "cgroup_can_fork" in scene.chain
     folder = cgroup_folder(state.cgroup) if state is not None else None
@@ -396,9 +396,9 @@ def pids(scene: Scene) -> Reason | None:
 
 
 def memory_limit(inode: int) -> tuple[str, int, Path] | None:
-    """The cgroup above a process whose memory.max made the kernel kill it.
+    """Return the cgroup with the memory.max that caused the kernel to kill a process.
 
-    Its path in the hierarchy, the limit in bytes, and its folder.
+    The result has its path in the hierarchy, the limit in bytes, and its folder.
     """
     folder = cgroup_folder(inode)
     for one in _above(folder) if folder is not None else ():
@@ -409,7 +409,7 @@ def memory_limit(inode: int) -> tuple[str, int, Path] | None:
 
 
 def frozen_cgroup(path: str) -> Path | None:
-    """The folder of the outermost cgroup that is frozen, above the process's ``path`` or at it."""
+    """Return the folder of the outermost frozen cgroup at or above the process's ``path``."""
     root = _mount_point()
     if root is None or ".." in path.split("/"):
         return None

@@ -87,14 +87,14 @@ def _signature(_found: re.Match[str]) -> Reason:
     )
 
 
-#: The kernel's messages (kernel/module), and what they mean.
+#: The kernel's messages (kernel/module), and their meanings.
 _MESSAGES: tuple[tuple[str, Callable[[re.Match[str]], Reason]], ...] = (
     (r"(\S+): Unknown symbol (\S+)", _symbol),
     (r"(\S+): version magic '([^']*)' should be '([^']*)'", _version),
     (r"(\S+): disagrees about version of symbol (\S+)", _layout),
     (r"Loading of .* is rejected", _signature),
 )
-#: What these errors mean where the kernel wrote no message.
+#: The meanings of these errors without a kernel message.
 _ERRORS: dict[str, tuple[str, ...]] = {
     "EEXIST": ("The module is loaded already.", "lsmod lists the loaded modules"),
     "ENOEXEC": (
@@ -112,7 +112,7 @@ def file_system_module(kind: str) -> tuple[str, ...] | None:
 
 
 def has_module(name: str) -> bool:
-    """Whether the running kernel has a module of this name in /lib/modules."""
+    """Return whether the running kernel has a module of this name in /lib/modules."""
     folder = _MODULES / os.uname().release
     try:
         text = (folder / "modules.dep").read_text(errors="replace")

@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 
-#: File systems in which nobody can make a file or a directory.
+#: File systems in which users cannot create files or directories.
 _FIXED = ("proc", "sysfs")
 #: Mounts that are named, at most.
 _MOST_COVERED = 4
@@ -44,7 +44,7 @@ _ON_EMPTY = (
 )
 #: mmap(2): the argument with the descriptor, and PROT_EXEC.
 _MAPPED, _PROT_EXEC = 4, 4
-#: open(2): the file is to be made.
+#: open(2): create the file.
 _O_CREAT = 0o100
 
 
@@ -141,7 +141,7 @@ def read_only(scene: Scene) -> Reason | None:
 
 
 def of_kernel(scene: Scene) -> Reason | None:
-    """A file is to be made or written in a file system that only shows what the kernel has."""
+    """A call creates or writes a file in a file system that only shows kernel objects."""
     path = scene.target
     mount = files.mount_of(path) if path else None
     if path is None or mount is None or mount.kind not in _FIXED:
@@ -158,7 +158,7 @@ def of_kernel(scene: Scene) -> Reason | None:
 
 
 def not_writable(scene: Scene) -> Reason | None:
-    """A file of the kernel that nobody can write."""
+    """A file of the kernel is read-only for all users."""
     path = scene.path
     if path is None or not files.is_of_kernel(path):
         return None
@@ -176,7 +176,7 @@ def not_writable(scene: Scene) -> Reason | None:
 
 
 def is_mounted(path: str) -> bool:
-    """Whether ``path`` is a mount point."""
+    """Return whether ``path`` is a mount point."""
     mount = files.mount_of(path)
     return mount is not None and mount.point == os.path.realpath(path)
 
@@ -319,7 +319,7 @@ def no_pivot(scene: Scene) -> Reason | None:
 
 
 def is_shared(path: str) -> bool:
-    """Whether the mount that a path lies in is shared with others (mount_namespaces(7))."""
+    """Return whether the mount of a path is shared with other mounts (mount_namespaces(7))."""
     mount = files.mount_of(path)
     return mount is not None and mount.is_shared
 

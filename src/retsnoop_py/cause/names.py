@@ -19,19 +19,19 @@ from retsnoop_py.kernel.errno import errno_name
 __all__ = ["unresolved"]
 
 _PORT = 53
-#: What programs write, those of the C library among them (gai_strerror(3)), in small letters.
+#: Messages of programs and of the C library (gai_strerror(3)), in small letters.
 _AGAIN = ("temporary failure in name resolution",)
 _NO_NAME = (
     *("name or service not known", "unknown host", "no address associated with hostname"),
     *("nodename nor servname", "no such host"),
 )
-#: What Node.js writes: a name, and no part of one as in FileNotFoundError.
+#: The message of Node.js: a whole word, unlike in FileNotFoundError.
 _CODE = re.compile(r"\bENOTFOUND\b")
 _EITHER = (
     *("could not resolve host", "couldn't resolve host", "unable to resolve host"),
     "bad address '",
 )
-#: Where the name stands in such a line.
+#: Patterns of the name in such a line.
 _NAMES = (
     re.compile(
         r"resolve (?:host(?:name)?:?)?(?: address)? ?['\"\u2018]?([\w-]+(?:\.[\w-]+)*)", re.I
@@ -99,7 +99,7 @@ def _refused(witnessed: Witnessed) -> tuple[str, tuple[str, ...]] | None:
 
 
 def _is_answer(call: SystemCall) -> bool:
-    """Whether a call reads or sends what the resolver does, on a socket that is connected."""
+    """Return whether a call reads or sends the resolver's data on a connected socket."""
     return call.name in ("recvfrom", "recvmsg", "sendto", "sendmmsg", "send", "read") or (
         call.address is not None and call.address.port == _PORT
     )

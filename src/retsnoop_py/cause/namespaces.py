@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reasons that namespaces have: which one is meant, and what it lacks."""
+"""Reasons in namespaces: the namespace, and the right or object that it lacks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KINDS = {
 
 
 def ended(scene: Scene) -> Reason | None:
-    """clone(2) in a PID namespace whose first process has ended: ENOMEM, with memory free."""
+    """clone(2) in a PID namespace after its first process ended: ENOMEM despite free memory."""
     if "alloc_pid" not in scene.chain:
         return None
     children = [
@@ -58,7 +58,7 @@ def nested_too_deep(scene: Scene) -> Reason | None:
 
 
 def chrooted(scene: Scene) -> Reason | None:
-    """A new user namespace for a process whose root directory is not that of its mounts."""
+    """A new user namespace for a process in a chroot (its root is not the root of its mounts)."""
     root = scene.call.root
     if not _flags(scene) & _CLONE_NEWUSER or not (root or "current_chrooted" in scene.chain):
         return None

@@ -27,7 +27,7 @@ _NO_NAME = "nft list ruleset shows the chain; its name, or that of its table, fi
 
 
 def netfilter(scene: Scene) -> Reason | None:
-    """A firewall rule of this machine dropped what the call sent (EPERM)."""
+    """A firewall rule of this machine dropped the packet of the call (EPERM)."""
     call = scene.call
     begin = call.state.begin if call.state is not None else 0
     own = [
@@ -51,7 +51,7 @@ def netfilter(scene: Scene) -> Reason | None:
 
 
 def dropped(scene: Scene) -> Reason | None:
-    """Nobody answered, and a firewall rule of this machine dropped packets to that address."""
+    """No answer came, and a firewall rule of this machine dropped packets to that address."""
     address = scene.call.address
     if address is None or not address.port:
         return None
@@ -101,7 +101,7 @@ def _names(one: Dropped) -> tuple[str, str, str]:
 
 
 def _is_named(one: Dropped) -> bool:
-    """Whether nft(8) can name the chain."""
+    """Return whether nft(8) can name the chain."""
     return all(map(_NAME.fullmatch, _names(one)))
 
 
@@ -111,7 +111,7 @@ def _target(one: Dropped) -> str:
 
 
 def _match(one: Dropped) -> str:
-    """What fits the packet in a rule; ``th dport`` is the port of TCP and UDP."""
+    """Return the match of a rule for the packet; ``th dport`` is the port of TCP and UDP."""
     if not one.host:
         return ""
     address = f"{'ip6' if ':' in one.host else 'ip'} daddr {one.host} "

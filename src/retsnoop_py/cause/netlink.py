@@ -63,8 +63,8 @@ _NAME = 15
 _NFTABLES = 10
 #: struct nfgenmsg.
 _NFT_HEAD = 4
-#: Objects of nftables (enum nf_tables_msg_types): the type of NFT_MSG_NEW*, the numbers of the
-#: attributes with its own name (None: without one) and with the names of what it is in.
+#: Objects of nftables (enum nf_tables_msg_types): the type of NFT_MSG_NEW*, the number of the
+#: attribute with its own name (None: no name) and the numbers with the names of its containers.
 _NFT_OBJECTS = (
     (0, "TABLE", "table", 1, ()),
     (3, "CHAIN", "chain", 3, (("table", 1),)),
@@ -116,7 +116,7 @@ def object_of(request: Request) -> str:
 
 
 def words(call: SystemCall) -> str:
-    """What the message was to do: ``creating or changing the network interface eth9``."""
+    """Return the message's operation: ``creating or changing the network interface eth9``."""
     request = call.request
     found = _object(request) if request is not None else None
     if request is not None and (rule := _of_nftables(request)) is not None:
@@ -192,7 +192,7 @@ def _object(request: Request) -> _Object | None:
 
 
 def _of_nftables(request: Request) -> tuple[str, str] | None:
-    """The name of a message of nftables, and what it was to do; None of any other message."""
+    """Return the name and the operation of a message of nftables; None for other messages."""
     kind = request.type & 0xFF
     if request.protocol != _NETFILTER or request.type >> 8 != _NFTABLES:
         return None

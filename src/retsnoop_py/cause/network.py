@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reasons that sockets have: a port in use, a port for root, nobody who listens."""
+"""Reasons at sockets: a port in use, a port for root, no listener."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 #: IFF_UP of linux/if.h.
 _UP = 1
 _STATES = {"0A": "listens on", "06": "has just closed"}
-#: The device of /dev/tty: the controlling terminal of whoever opens it.
+#: The device of /dev/tty: the controlling terminal of the process that opens it.
 _TERMINAL = os.makedev(5, 0)
 #: Bytes of a UDP datagram behind its headers.
 _MOST_UDP, _MOST_UDP_6 = 65507, 65527
@@ -65,7 +65,7 @@ def address_in_use(scene: Scene) -> Reason | None:
 
 
 def _sockets(port: int) -> Iterator[str]:
-    """Who uses a port."""
+    """Yield the users of a port."""
     inodes: dict[str, str] = {}
     for kind in ("tcp", "tcp6", "udp", "udp6"):
         try:
@@ -154,7 +154,7 @@ def no_route(scene: Scene) -> Reason | None:
 
 
 def is_elsewhere(scene: Scene) -> bool:
-    """Whether the process had another network namespace than ours, or that is not known."""
+    """Return whether the process had another network namespace than we have, or may have had."""
     state = scene.call.state
     try:
         ours = os.stat("/proc/self/ns/net").st_ino
@@ -175,7 +175,7 @@ def _down() -> Iterator[str]:
 
 
 def no_answer(scene: Scene) -> Reason | None:
-    """Nobody answered in time."""
+    """No answer came in time."""
     address = scene.call.address
     if address is None:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reasons that a path has: which part of it is missing, too long, or leads in a circle."""
+"""Reasons in a path: the part that is missing, too long, or leads in a circle."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _SHOWN = 40
 
 
 def not_in_folders(name: str, folders: Sequence[str]) -> Reason:
-    """That none of these folders has a program called ``name``."""
+    """Return the reason that none of these folders has a program called ``name``."""
     listed = ", ".join(map(show, folders))
     return Reason(
         "not-found", f"{show(name)} is in none of the folders {listed}.", tuple(_how_to_get(name))
@@ -56,7 +56,7 @@ def not_in_folders(name: str, folders: Sequence[str]) -> Reason:
 
 
 def searched(scene: Scene) -> Reason | None:
-    """The same name was looked for in several folders, and was in none of them."""
+    """The program searched the same name in several folders and did not find it."""
     call = scene.call
     name = PurePath(object_of(call)).name
     if not name:
@@ -195,7 +195,7 @@ def places() -> tuple[_Place, ...]:
 
 
 def special(scene: Scene) -> Reason | None:
-    """What it means that a path does not exist which has a meaning of its own."""
+    """Return the reason for a missing path that has a special meaning."""
     path = scene.path
     found = files.missing_part(path) if path else None
     if path is None or found is None or found[1] is not None:
@@ -253,7 +253,7 @@ def _missing_of(scene: Scene, path: str) -> Reason | None:
 
 
 def _makes(scene: Scene) -> bool:
-    """Whether the call was to make something there, so that a folder for it is of use."""
+    """Return whether the call creates a file there, so a missing folder should be created."""
     name, arguments = scene.call.name, scene.call.arguments
     at = {"open": 1, "openat": 2}.get(name)
     if at is not None:
@@ -299,7 +299,7 @@ def loop(scene: Scene) -> Reason | None:
 
 
 def is_no_link(scene: Scene) -> Reason | None:
-    """readlink(2) of what is no symbolic link."""
+    """readlink(2) of a file that is not a symbolic link."""
     path = scene.path
     if path is None or not os.path.exists(path) or os.path.islink(path):
         return None
@@ -307,7 +307,7 @@ def is_no_link(scene: Scene) -> Reason | None:
 
 
 def too_long(scene: Scene) -> Reason | None:
-    """A name or the whole path is longer than allowed. Of a long path only the start is known."""
+    """A name or the whole path is too long. Only the start of a long path was captured."""
     path = next((text for _, text in scene.call.texts if text), None)
     if path is None:
         return None

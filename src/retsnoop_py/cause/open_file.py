@@ -29,7 +29,7 @@ _ATTRIBUTES = (0x80086601, 0x40086602, 0x801C581F, 0x401C5820)
 
 
 class _Kind(Value):
-    """What a family of ioctl(2) commands is for, and what to do about any other file."""
+    """The files that a family of ioctl(2) commands is for, and the advice for other files."""
 
     noun: str
     advice: tuple[str, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a system call was to do, in words, and which path or address it is about."""
+"""The operation of a system call as text, and the path or address of the call."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from retsnoop_py.cause.shell import shell_word
 
 __all__ = ["MOUNT_CHANGES", "described", "object_of", "operation", "path_of", "show"]
 
-#: By pattern of the call's name: what it does. {0}, {1}: its texts, {a}: its address, {f}: the file
-#: of the descriptor that it begins with, {s}: the signal and who shall get it.
+#: The operation by a pattern of the call's name. {0}, {1}: its texts, {a}: its address, {f}: the
+#: file of its first descriptor, {s}: the signal and its receiver.
 _OPERATIONS = (
     ("write*", "writing to {f}"),
     ("pwrite*", "writing to {f}"),
@@ -141,7 +141,7 @@ _OPERATIONS = (
     ("*kill", "sending {s}"),
 )
 _AT_FDCWD = -100
-#: mount(2): flags that change a mount which is there (linux/mount.h), by what they make of it.
+#: mount(2): flags that change an existing mount (linux/mount.h), and the text of the change.
 MOUNT_CHANGES = {
     1 << 5: "remounted",
     1 << 17: "unbindable",
@@ -149,7 +149,7 @@ MOUNT_CHANGES = {
     1 << 19: "a slave",
     1 << 20: "shared",
 }
-#: Calls whose path begins at the directory of the argument before it, as those on *at do.
+#: Calls with a path relative to the directory in the argument before it, like the calls *at.
 _AT_CALLS = (
     *("*at", "*at2", "statx", "open_tree*", "move_mount", "fspick", "mount_setattr"),
     *("name_to_handle_at", "fanotify_mark", "file_*etattr"),
@@ -157,7 +157,7 @@ _AT_CALLS = (
 
 
 def operation(call: SystemCall) -> str:
-    """What the call was to do: ``opening /etc/shadow``; its name where that cannot be said."""
+    """Return the operation of a call: ``opening /etc/shadow``; by default the call's name."""
     texts = [show(named(call, number)) for number in range(len(call.texts))]
     if call.name == "mount" and any(call.arguments[3] & flag for flag in MOUNT_CHANGES):
         return f"changing the mount {texts[1]}"
@@ -176,7 +176,7 @@ def operation(call: SystemCall) -> str:
 
 
 def _signal(call: SystemCall) -> str:
-    """The signal that kill(2) and the like send, and who shall get it."""
+    """Return the signal of kill(2) and similar calls, and the receiver."""
     *pids, number = [_signed(one) for one in call.arguments[: 3 if call.name == "tgkill" else 2]]
     pid = pids[-1]
     what = next((one.name for one in Signals if one == number), f"signal {number}")
@@ -190,7 +190,7 @@ def _signal(call: SystemCall) -> str:
 
 
 def _signed(argument: int) -> int:
-    """A register as the int that it holds."""
+    """Return the value of a register as a signed int."""
     return (argument & 0xFFFFFFFF ^ 1 << 31) - (1 << 31)
 
 
@@ -199,7 +199,7 @@ _STREAMS = {0: "Standard input", 1: "Standard output", 2: "Standard error"}
 
 
 def described(place: Place) -> str:
-    """The file of a descriptor: its path, or its kind where it has none."""
+    """Return the file of a descriptor: its path, or its kind without a path."""
     if place.path is not None and not place.is_detached:
         return show(place.path) + (" (deleted)" if place.is_deleted else "")
     kinds = ((stat.S_ISSOCK, "a socket"), (stat.S_ISFIFO, "a pipe"))
@@ -215,9 +215,9 @@ def descriptor(call: SystemCall) -> str:
 
 
 def show(text: str) -> str:
-    """A text as it stands in a sentence: quoted where it has blanks or is empty.
+    """Return a text for a sentence: quoted if it has blanks or is empty.
 
-    Control characters, and bytes that are not UTF-8, are written out as a shell reads them.
+    Control characters and bytes that are not UTF-8 are escaped in the syntax of a shell.
     """
     if text and text.isprintable() and not any(one.isspace() for one in text):
         return text
@@ -225,14 +225,14 @@ def show(text: str) -> str:
 
 
 def object_of(call: SystemCall) -> str:
-    """The path or address that the call is about; "" where it has none."""
+    """Return the path or address of the call; "" without one."""
     if call.address is not None:
         return str(call.address)
     return next((text for _, text in call.texts if text), "")
 
 
 def named(call: SystemCall, number: int = 0) -> str:
-    """The text ``number`` as the program gave it, behind the directory that it is relative to."""
+    """Return the text ``number`` of the program, after the directory that it is relative to."""
     at, text = call.texts[number]
     folder = call.place(at - 1) if _is_at(call, at) else None
     if text.startswith("/") or folder is None or folder.path is None:
@@ -241,10 +241,10 @@ def named(call: SystemCall, number: int = 0) -> str:
 
 
 def path_of(call: SystemCall, number: int = 0) -> str | None:
-    """The absolute path that the call's text ``number`` means; None where that is not known.
+    """Return the absolute path of the call's text ``number``; None if it is unknown.
 
-    That of the descriptor where the call has no text. Paths of other mount namespaces are not
-    known: here they mean something else.
+    For a call without a text, return the path of its descriptor. Paths of other mount namespaces
+    are unknown: here they lead to other files.
     """
     if call.is_elsewhere:
         return None
@@ -277,12 +277,12 @@ def _path_without_text(call: SystemCall) -> str | None:
 
 def _joined(before: str, text: str) -> str:
     joined = f"{before.rstrip('/')}/{text.lstrip('/')}"
-    # a link before ".." leads elsewhere than the path without both
+    # A path without "link/.." can lead to another directory than the path with it.
     return joined if ".." in text.split("/") else os.path.normpath(joined)
 
 
 def _is_at(call: SystemCall, at: int) -> bool:
-    """Whether the path in argument ``at`` begins at a descriptor, and not at the current folder."""
+    """Return whether the path in argument ``at`` is relative to a descriptor's directory."""
     if at == 0 or not any(fnmatchcase(call.name, one) for one in _AT_CALLS):
         return False
     return call.arguments[at - 1] & 0xFFFFFFFF != _AT_FDCWD & 0xFFFFFFFF

@@ -39,7 +39,7 @@ def own_words() -> tuple[Words, ...]:
 
 
 def own_decision(witnessed: Witnessed) -> Reason | None:
-    """Return what the last known line of standard error means; None without such a line."""
+    """Return the meaning of the last line of standard error with a rule; None without one."""
     for line in reversed(lines_of(witnessed)[-LINES:]):
         if line.stream != _ERRORS:
             continue

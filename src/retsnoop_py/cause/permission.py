@@ -30,7 +30,7 @@ _ACCMODE, _WRONLY, _RDWR, _TRUNC = 0o3, 0o1, 0o2, 0o1000
 
 
 def _needed(call: SystemCall) -> int:
-    """What a call needs of the file itself (bits as in R_OK | W_OK | X_OK)."""
+    """Return the rights on the file that a call requires (bits as in R_OK | W_OK | X_OK)."""
     if call.name.startswith("execve"):
         return os.X_OK
     if call.name in ("access", "faccessat", "faccessat2"):
@@ -103,7 +103,7 @@ def _not_executable(part: str, status: os.stat_result) -> Reason:
 
 
 def _in_list(found: files.DeniedBy) -> str:
-    """What an access control list adds to owner and mode, as the end of the sentence."""
+    """Return the entry of an access control list as the end of the sentence about the mode."""
     if found.entry is None:
         return "."
     masked = ", which the mask of the list limits" if found.entry.is_masked else ""
@@ -142,7 +142,7 @@ def _advice(scene: Scene, found: files.DeniedBy) -> Iterator[str]:
         yield f"or choose a place that user {user} may write to"
 
 
-#: Directories whose modes are those of the distribution, and stay.
+#: Directories with modes of the distribution that should not be changed.
 _SYSTEM = ("/", "/etc", "/home", "/mnt", "/opt", "/root", "/run", "/srv", "/usr", "/var")
 _SYSTEM_BELOW = (
     *("/bin", "/boot", "/dev", "/etc/", "/lib", "/root/", "/sbin", "/usr/", "/var/lib/"),
@@ -163,7 +163,7 @@ def _owner_or_root(status: os.stat_result) -> str:
 
 
 def attributes(scene: Scene) -> Reason | None:
-    """An attribute of the file, or of its directory, forbids what was tried."""
+    """An attribute of the file, or of its directory, forbids the operation."""
     paths = [one for one in dict.fromkeys((scene.path, scene.target)) if one]
     folders = []
     if any(fnmatchcase(scene.call.name, one) for one in CHANGES_FOLDER):

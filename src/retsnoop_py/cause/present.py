@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reasons that lie in what is there already: a file of that name, something that uses it."""
+"""Reasons in existing objects: a file of that name, or a user of the file."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def not_empty(scene: Scene) -> Reason | None:
 
 
 def into_itself(scene: Scene) -> Reason | None:
-    """rename(2) of a directory to a place inside of it."""
+    """rename(2) of a directory to a place inside the same directory."""
     old, new = scene.path, scene.target
     if old is None or new is None:
         return None
@@ -111,7 +111,7 @@ def is_directory(scene: Scene) -> Reason | None:
 
 
 def program_format(scene: Scene) -> Reason | None:
-    """The file is no program for this machine."""
+    """The file is not a program for this machine."""
     path = scene.path
     try:
         with open_file(path or "") as file:
@@ -173,7 +173,7 @@ def _elf_format(path: str, head: bytes) -> Reason:
 
 
 def _headers_end(head: bytes) -> int:
-    """Where the program headers end that the header of a 64-bit ELF file names, in bytes."""
+    """Return the end of the program headers of a 64-bit ELF file, in bytes."""
     if len(head) < _ELF_HEADER:
         return 0
     offset, each, count = (

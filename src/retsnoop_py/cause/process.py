@@ -14,14 +14,14 @@ from retsnoop_py.cause.reason import Reason, Scene
 
 __all__ = ["bad_descriptor", "capabilities", "no_process", "no_reader", "no_socket", "other_user"]
 
-#: Calls whose first argument is a process id.
+#: Calls with a process id as first argument.
 _OF_PROCESS = (
     *("kill", "tgkill", "tkill", "pidfd_open", "rt_sigqueueinfo", "prlimit64", "ptrace"),
     *("process_vm_readv", "process_vm_writev", "sched_setaffinity", "sched_setscheduler"),
     *("sched_setattr", "sched_setparam", "getpgid", "setpgid", "getsid"),
     *("setpriority", "getpriority", "ioprio_set"),
 )
-#: Calls whose first argument is a descriptor, and the only one.
+#: Calls with a descriptor as first argument and no other descriptor.
 _OF_DESCRIPTOR = (
     *(
         "read",
@@ -76,7 +76,7 @@ def capabilities(scene: Scene) -> Reason | None:
 
 
 def no_process(scene: Scene) -> Reason | None:
-    """There is no such process."""
+    """The process does not exist."""
     pid = _pid(scene)
     if not pid or (pid > 0 and Path(f"/proc/{pid}").exists()):
         return None
@@ -120,7 +120,7 @@ def no_socket(scene: Scene) -> Reason | None:
 
 
 def no_reader(scene: Scene) -> Reason | None:
-    """write(2) to a pipe or a connection whose other end is closed (EPIPE)."""
+    """write(2) to a pipe or a connection with a closed other end (EPIPE)."""
     place = scene.call.place(0)
     mode = place.mode if place is not None else 0
     if stat.S_ISFIFO(mode):
@@ -138,7 +138,7 @@ def no_reader(scene: Scene) -> Reason | None:
 
 
 def bad_descriptor(scene: Scene) -> Reason | None:
-    """A descriptor is not open, or not for what it is used for."""
+    """A descriptor is not open, or not open for reading or writing as the call requires."""
     if not any(fnmatchcase(scene.call.name, one) for one in _OF_DESCRIPTOR):
         return None
     number = scene.call.arguments[0] & 0xFFFFFFFF

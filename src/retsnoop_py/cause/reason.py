@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a reason is, and what is known of the call that it is for."""
+"""The reason why a call failed, and the data about the call that a finder gets."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = [
 class Reason(Value):
     """Why a call failed.
 
-    ``kind`` is one of docs/why.md. ``text`` is one or more sentences; ``advice`` what to change,
-    each a sentence or a command. ``is_seen_later``: it was read after the command ended.
+    ``kind`` is a kind of docs/why.md. ``text`` is one or more sentences. ``advice`` lists changes,
+    each a sentence or a command. ``is_seen_later``: the finding was read after the command ended.
     """
 
     kind: str
@@ -32,11 +32,11 @@ class Reason(Value):
 
 
 class Scene(Value):
-    """The call in question, with what else was seen of the run.
+    """The failing call, with other data of the run.
 
-    ``who`` is the process's identity, ``said`` the kernel's own words during the call. ``chain``:
-    the kernel's functions that failed in it, outermost first; none where none was seen.
-    ``condition``: the comparison in C that decided, ``values`` what it compared, by expression.
+    ``who`` is the process's identity, ``said`` the kernel messages during the call. ``chain``: the
+    kernel functions that failed in the call, outermost first; empty if unknown. ``condition``: the
+    deciding comparison in C, ``values`` its values by expression.
     """
 
     call: SystemCall
@@ -49,12 +49,12 @@ class Scene(Value):
 
     @property
     def path(self) -> str | None:
-        """The absolute path that the call is about."""
+        """Return the absolute path of the call."""
         return path_of(self.call)
 
     @property
     def target(self) -> str | None:
-        """The path that is changed: the second one of a call that has two, as rename(2)."""
+        """Return the changed path: the second path of a call with two paths, as rename(2)."""
         has_two = fnmatchcase(self.call.name, "rename*") or fnmatchcase(self.call.name, "*link*")
         if has_two and len(self.call.texts) > 1:
             return path_of(self.call, 1)

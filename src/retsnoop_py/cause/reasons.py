@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Why a call failed, in the user's terms: a sentence, and what to change.
+"""Reasons why a call failed, in the user's terms: a sentence and advice.
 
-One table: which errors of which calls a reason is for, and what finds out whether it is the one.
-The finders are in a module for each kind. Most of them ask the file system or /proc after the
-command ended; others use what was captured in the kernel as the call failed. A reason is only
-given where what they find agrees with the error.
+One table lists the errors and calls of each reason, and the function that checks the reason (its
+finder). Each kind of reason has a module with its finders. Most finders read the file system or
+/proc after the command ended; others use data captured in the kernel when the call failed. A reason
+is reported only if the findings agree with the error.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = [
 
 def load_tables() -> None:
     """Read the tables of this package, for a process that cannot read its files later."""
-    import difflib  # noqa: F401 - so are names that are alike
+    import difflib  # noqa: F401 - similar names need this module later
 
     sysctl.settings()
     decisions.decisions()
@@ -65,7 +65,7 @@ def load_tables() -> None:
 
 
 def reason_of_start(path: str, error: int, uid: int, gid: int) -> Reason | None:
-    """Why execve(2) of the program at ``path`` gives ``error`` to a user."""
+    """Return why execve(2) of the program at ``path`` returns ``error`` to a user."""
     call = SystemCall(
         *(0, 0, 0, path, "execve", error, (0,) * 6, ((0, path),)),
         *(None, uid, gid, os.getcwd(), False),
@@ -74,14 +74,14 @@ def reason_of_start(path: str, error: int, uid: int, gid: int) -> Reason | None:
 
 
 def reason_of(scene: Scene) -> Reason | None:
-    """The first reason of the table that is the one."""
+    """Return the first reason of the table that applies."""
     error = errno_name(scene.call.error)
     for errors, calls, find in _TABLE:
         if (error in errors or errors == ("*",)) and any(
             fnmatchcase(scene.call.name, one) for one in calls
         ):
             found = None
-            # what it looks up may vanish meanwhile, or be closed even to root
+            # A file may vanish meanwhile, or be inaccessible even to root.
             with suppress(OSError):
                 found = find(scene)
             if found is not None:
@@ -90,7 +90,7 @@ def reason_of(scene: Scene) -> Reason | None:
 
 
 def elsewhere(scene: Scene) -> Reason | None:
-    """A path of another mount namespace, for an error that paths make: here it is another file."""
+    """Return a reason for a path of another mount namespace: here it is another file."""
     call = scene.call
     is_of_path = call.is_elsewhere and any(text for _, text in call.texts)
     if not is_of_path or errno_name(call.error) not in _OF_PATHS:
@@ -107,7 +107,7 @@ def elsewhere(scene: Scene) -> Reason | None:
 def kernel_message(scene: Scene) -> Reason | None:
     if not scene.said:
         return None
-    # what follows the message about the cause is often only that the operation failed
+    # Messages after the message about the cause often only report that the operation failed.
     for one in scene.said:
         for pattern, advice in _ABOUT_MESSAGES:
             match = re.search(pattern, one)
@@ -120,7 +120,7 @@ def kernel_message(scene: Scene) -> Reason | None:
     return Reason("kernel-message", f"The kernel reported: {words}", (), is_seen_later=False)
 
 
-#: What to do about messages of the kernel, by what they say.
+#: Advice about kernel messages, by their text.
 _ABOUT_MESSAGES = (
     (
         r"[Uu]nknown (?:parameter|mount option|option) '?([^'\s]+)",
@@ -186,29 +186,29 @@ _ABOUT_MESSAGES = (
 
 
 _PATHS = ("*",)
-#: Errors that a path makes, or the file that it leads to.
+#: Errors that depend on a path or its file.
 _OF_PATHS = (
     *("ENOENT", "ENOTDIR", "EACCES", "EEXIST", "ELOOP", "EISDIR", "ENOTEMPTY", "EROFS", "ENOSPC"),
     *("EBUSY", "ETXTBSY", "EXDEV", "EDQUOT"),
 )
 _FORKS = ("clone*", "fork", "vfork")
 _DENIALS = ("EPERM", "EACCES")
-#: Calls that make a file; open(2) may do so, and touch(1) sets the times of what it made.
+#: Calls that create a file; open(2) may, and touch(1) sets the times of a file that it created.
 _CREATES = ("mkdir*", "mknod*", "symlink*", "link*", "creat", "open", "openat")
 _REQUESTS = ("RTM_*", "NFT_MSG_*", "*netlink*", "xfrm", "uevent")
 _REJECTIONS = ("EINVAL", "ERANGE", "E2BIG", "EOPNOTSUPP", "ENOPROTOOPT", "EDOM", "EOVERFLOW")
-#: Errors for which drivers and file systems write the reason to the kernel log.
+#: Errors that drivers and file systems explain in the kernel log.
 _WITH_MESSAGES = (
     *("EINVAL", "ENODEV", "EPERM", "EBUSY", "EOPNOTSUPP", "ENOTBLK", "EIO", "EUCLEAN"),
 )
 _OF_SOCKETS = ("connect", "send*", "recv*", "shutdown", "getpeername", "getsockopt", "setsockopt")
 _DESTINATIONS = ("connect", "sendto")
 _SENDS = ("send*", "connect", "write*")
-#: Operations that some file systems do not have.
+#: Operations that some file systems do not support.
 _OF_FILE_SYSTEM = ("fallocate", "*setxattr*", "*getxattr*", "copy_file_range", "symlink*", "link*")
 
-#: First what is observed to have made the result, then what the error usually means for a call,
-#: from the special to the general.
+#: First observed causes of the result, then the usual meanings of an error for a call, from the
+#: special to the general.
 _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("*",), _PATHS, denied.seccomp),
     (("ENOSYS",), _PATHS, denied.missing_call),
@@ -286,7 +286,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EPERM",), ("capset",), process.capabilities),
     (("EPERM",), ("setns",), namespaces.no_setns),
     (_DENIALS, _PATHS, denied.capability),
-    # what is there, or not
+    # existing and missing objects
     (("EEXIST",), _PATHS, present.exists),
     (("ENOTEMPTY", "EEXIST"), ("rmdir", "rename*", "unlink*"), present.not_empty),
     (("EISDIR",), _PATHS, present.is_directory),
@@ -326,6 +326,6 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("ENOPROTOOPT", "ENOENT"), ("setsockopt", "getsockopt"), sockets.no_option),
     (("ENOTCONN", "EDESTADDRREQ", "EISCONN", "ECONNRESET"), _OF_SOCKETS, sockets.connection),
     (("ENOTCONN", "ECONNABORTED", "ESTALE"), _PATHS, file_systems.server_gone),
-    # what the caller passed
+    # arguments of the caller
     (_REJECTIONS, _PATHS, conditions.rejected_value),
 )

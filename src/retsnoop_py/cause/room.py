@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Which file system has no room: bytes, inodes, or what a quota allows. Looked up afterwards."""
+"""The file system without room: bytes, inodes or quota. Looked up after the command ended."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def size_option(number: int) -> str:
 
 
 def _is_full_device(path: str) -> bool:
-    """Whether it is the device of ``/dev/full``."""
+    """Return whether the file is the device of ``/dev/full``."""
     try:
         status = os.stat(path)
     except OSError:
@@ -162,7 +162,7 @@ def _uses(device: str, who: files.Identity) -> Iterator[_Use]:
 
 
 def _read(device: str, kind: int, number: int) -> tuple[int, ...] | None:
-    """The members of struct if_dqblk; None where there is no such quota."""
+    """Return the members of struct if_dqblk; None without such a quota."""
     import ctypes
 
     memory = ctypes.create_string_buffer(_DQBLK.size)

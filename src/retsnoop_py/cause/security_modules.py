@@ -57,7 +57,7 @@ def _reason(text: str, *advice: str) -> Reason:
     return Reason("lsm", text, advice, is_seen_later=False)
 
 
-# -- by what the module wrote to the audit log ---------------------------------------------------
+# -- by the module's audit records ----------------------------------------------------------------
 
 
 def _of_record(scene: Scene, record: Record) -> Reason:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Names in commands that advice contains: safe to paste into a shell, whoever chose the name."""
+"""Names in the commands of advice, quoted so that even a hostile name is safe in a shell."""
 
 from __future__ import annotations
 

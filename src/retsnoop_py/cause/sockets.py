@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reasons that sockets have besides their addresses: protocols, options, connections, routes."""
+"""Reasons at sockets other than addresses: protocols, options, connections, routes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SOCKET, _IP, _IPV6_LEVEL, _TCP = 1, 0, 41, 6
 _BINDTODEVICE, _CONGESTION = 25, 13
 _TABLES = {_IP: "iptable_filter", _IPV6_LEVEL: "ip6table_filter"}
 _FIRST_OF_TABLES = 64
-#: By error: what is wrong with the connection, and what to do.
+#: The problem with the connection and the advice, by error.
 _CONNECTIONS = {
     "ENOTCONN": (
         "The socket is not connected: connect() failed or was not called, or the peer ended.",
@@ -74,7 +74,7 @@ def no_protocol(scene: Scene) -> Reason | None:
 
 
 def missing_interface(scene: Scene) -> Reason | None:
-    """setsockopt(2) with SO_BINDTODEVICE: there is no such interface (ENODEV)."""
+    """setsockopt(2) with SO_BINDTODEVICE: the interface does not exist (ENODEV)."""
     if tuple(scene.call.arguments[1:3]) != (_SOCKET, _BINDTODEVICE):
         return None
     return Reason(
@@ -156,9 +156,9 @@ def no_ipv6(scene: Scene) -> Reason | None:
 
 
 def route_type(scene: Scene) -> Reason | None:
-    """A route that refuses packets, or a broadcast address (EACCES, EINVAL, EHOSTUNREACH).
+    """A route that rejects packets, or a broadcast address (EACCES, EINVAL, EHOSTUNREACH).
 
-    The kernel looks up the route again for a socket of ours; this sends nothing.
+    The kernel looks up the route again for our own socket; this does not send packets.
     """
     address, error = scene.call.address, errno_name(scene.call.error)
     if address is None or address.family not in (AF_INET, AF_INET6) or is_elsewhere(scene):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Settings below /proc/sys that made a call fail: the rows of ``sysctl.toml``.
+"""Settings below /proc/sys that caused a call to fail: the rows of ``sysctl.toml``.
 
 The value is read after the command ended.
 """
@@ -30,12 +30,12 @@ __all__ = ["Setting", "settings", "sysctl"]
 _O_CREAT = 0o100
 _PROC = Path("/proc")
 _ROOT = _PROC / "sys"
-#: Huge pages to add where a program finds too few.
+#: Huge pages to add if a program finds too few.
 _MORE_PAGES = 512
 
 
 class Setting(Struct, frozen=True, forbid_unknown_fields=True):
-    """A row; the head of the file explains each field."""
+    """A row; the head of ``sysctl.toml`` explains each field."""
 
     name: str
     calls: tuple[str, ...]
@@ -66,12 +66,12 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 
 @lru_cache(1)
 def settings() -> tuple[Setting, ...]:
-    """All rows."""
+    """Return all rows."""
     return read_table("sysctl.toml", _File).setting
 
 
 def sysctl(scene: Scene) -> Reason | None:
-    """The first setting whose row fits."""
+    """Return the reason of the first row that matches."""
     error = errno_name(scene.call.error)
     for row in settings():
         if error in row.errors and any(fnmatchcase(scene.call.name, one) for one in row.calls):
@@ -108,7 +108,7 @@ def _reason(row: Setting, scene: Scene) -> Reason | None:
 
 
 def _raised(value: str, scene: Scene) -> str:
-    """The numbers of kernel.sem: doubled, or with room for the set that was asked for."""
+    """Return larger numbers for kernel.sem: doubled, or enough for the requested set."""
     numbers = [int(one) for one in value.split() if _is_number(one)]
     most = scene.call.arguments[1] if scene.call.name == "semget" else 0
     if numbers and most > numbers[0]:
@@ -119,7 +119,7 @@ def _raised(value: str, scene: Scene) -> str:
 
 
 def _pages(scene: Scene) -> int:
-    """The pages of memory of the segment that shmget(2) was to create."""
+    """Return the size, in pages of memory, of the segment for shmget(2)."""
     return -(-scene.call.arguments[1] // mmap.PAGESIZE) if scene.call.name == "shmget" else 0
 
 
@@ -138,7 +138,7 @@ def _advice(row: Setting, fields: Mapping[str, str]) -> Sequence[str]:
 
 
 def _value(name: str) -> str | None:
-    # a sysctl's name has dots where its path has slashes
+    # A sysctl's name has dots for the slashes of its path.
     with suppress(OSError):
         return " ".join((_ROOT / name.replace(".", "/")).read_text().split())
     return None
@@ -186,20 +186,20 @@ def _arguments_fit(row: Setting, arguments: Sequence[int]) -> bool:
 
 
 def _count(name: str) -> int:
-    """How many objects a table below /proc lists, under one line of heads."""
+    """Return the number of objects in a table below /proc with one header line."""
     with suppress(OSError):
         return len((_PROC / name).read_text().splitlines()) - 1
     return 0
 
 
 def _has_all_mappings(row: Setting, scene: Scene) -> bool:
-    """Whether the process had as many memory mappings as the setting allows."""
+    """Return whether the process had as many memory mappings as the setting allows."""
     state, value = scene.call.state, _value(row.name)
     return state is not None and value is not None and state.mappings >= int(value)
 
 
 def _in_sticky(kind: str, scene: Scene) -> dict[str, str] | None:
-    """The path and what it is in, where that is a sticky directory and the file is not ours."""
+    """Return the path and its directory, if that is sticky and another user owns the file."""
     call, path = scene.call, scene.path
     if path is None:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reads the tables of this package: TOML files whose rows are data."""
+"""Read the tables of this package: TOML files with rows of data."""
 
 from __future__ import annotations
 

@@ -19,13 +19,13 @@ from retsnoop_py.kernel.errno import ERRNO_NAMES
 
 __all__ = ["Wording"]
 
-#: Where the C library's catalogs are; the second is Ubuntu's.
+#: The folders of the C library's catalogs; the second folder is Ubuntu's.
 _CATALOGS = (Path("/usr/share/locale"), Path("/usr/share/locale-langpack"))
 #: Variables that choose the language of messages, the strongest first.
 _VARIABLES = ("LANGUAGE", "LC_ALL", "LC_MESSAGES", "LANG")
 #: Behind other words than errno these are exit statuses, as make(1) writes them: ``Error 1``.
 _STATUSES = ("1", "2")
-#: A number that is said to be an error.
+#: A number that the text calls an error.
 _NUMBER = re.compile(
     r"(?:errno|err|error|ret|rc|returned)\W{0,3}(-?\d{1,4})\b|= ?(-\d{1,4})\b", re.I
 )
@@ -116,7 +116,7 @@ class Wording:
             at += 1
 
     def _read_more(self) -> bool:
-        """Whether there was another table to read."""
+        """Read another table; return whether one was left."""
         table = next(self._unread, None)
         if table is not None:
             self._tables.append(table)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reading untrusted files in a process without rights."""
+"""Read untrusted files in a process without privileges."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""DWARF that somebody else may have made, read by libdw in a child without rights.
+"""Untrusted DWARF, read by libdw in a child without privileges.
 
 The kernel's debug packages are root's own files below the system's folders: libdw reads these in
-this process. Every other image (a debuginfod server's, a vmlinux that the user names) may be made
-to exploit libdw, so :class:`UnprivilegedImage` reads it in a child.
+this process. Every other image (from a debuginfod server, or a vmlinux that the user names) may
+exploit libdw, so :class:`UnprivilegedImage` reads it in a child.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ __all__ = ["UnprivilegedImage", "is_installed", "open_image"]
 
 T = TypeVar("T")
 
-#: The folders that packages put debug files and modules into.
+#: The folders for debug files and modules of packages.
 _INSTALLED = ("boot", "lib/modules", "usr/lib/modules", "usr/lib/debug")
-#: Seconds for opening an image, whose sections may have to be decompressed (more than a minute on
-#: an emulated CPU that is busy), and for one request after that.
+#: Timeouts in seconds: to open an image, and for each later request. To open an image, libelf may
+#: have to decompress sections, which takes more than a minute on a busy emulated CPU.
 _OPEN_S, _REQUEST_S = 600.0, 60.0
 #: Bytes of memory for DWARF that libelf decompresses, and of the list of all compile units.
 _MEMORY = 4 << 30
@@ -48,14 +48,14 @@ _MAX_ANSWER = 256 << 20
 
 
 class _Request(NamedTuple):
-    """A method of :class:`DwarfImage` and its arguments; ``open`` comes with the file."""
+    """A method of :class:`DwarfImage` and its arguments; ``open`` also passes the file."""
 
     method: str
     arguments: list[Any]
 
 
 def is_installed(path: Path) -> bool:
-    """Whether only root could put the file at ``path`` there, below a folder of the system."""
+    """Return whether ``path`` is below a system folder and only root could create the file."""
     real = Path(os.path.realpath(path))
     folders = {os.path.realpath(f"/{folder}") for folder in _INSTALLED}
     if not any(real.is_relative_to(folder) for folder in folders):
@@ -72,19 +72,19 @@ def is_installed(path: Path) -> bool:
 def open_image(
     path: Path, sections: Mapping[str, int] | None = None
 ) -> DwarfImage | UnprivilegedImage:
-    """The DWARF of an image, read in a child unless :func:`is_installed`.
+    """Return the DWARF of an image, read in a child unless :func:`is_installed`.
 
     Raises as :class:`DwarfImage` does.
     """
-    # one path for the check and for reading: a link of another user may change in between
+    # Resolve once, for the check and for reading: another user may change a link in between.
     real = Path(os.path.realpath(path))
     return DwarfImage(real, sections) if is_installed(real) else UnprivilegedImage(path, sections)
 
 
 class UnprivilegedImage:
-    """A :class:`DwarfImage` in a child without rights; methods and errors are the same.
+    """A :class:`DwarfImage` in a child without privileges; methods and errors are the same.
 
-    Raises DataError also if the child ends or takes too long: nothing more is read then.
+    Also raises DataError if the child ends or exceeds a timeout; all later requests fail.
     """
 
     def __init__(self, path: Path, sections: Mapping[str, int] | None = None) -> None:
@@ -111,7 +111,7 @@ class UnprivilegedImage:
         self.close()
 
     def close(self) -> None:
-        """End the child; the image must not be used any more. Calling it again does nothing."""
+        """End the child; the image must not be used afterwards. A second call does nothing."""
         with self._lock:
             self._process.stop()
             self._lost = self._lost or DataError(f"{self.path}: it is closed")
@@ -165,7 +165,10 @@ class UnprivilegedImage:
 
 
 def defect(path: Path) -> tuple[str, bool] | None:
-    """Why libdw cannot read the DWARF of ``path``, and whether for its compression; None if not."""
+    """Return why libdw cannot read the DWARF of ``path``, and whether compression is the reason.
+
+    Return None if libdw can read the DWARF.
+    """
     real = Path(os.path.realpath(path))
     if is_installed(real):
         from retsnoop_py.libbpf.dwarf import defect as read_here
@@ -190,7 +193,7 @@ class _Child:
         self._image: DwarfImage | None = None
 
     def answer(self, data: bytes, fds: list[int]) -> bytes:
-        """``r`` and the result in JSON, or ``e`` and the error."""
+        """Return ``r`` and the result as JSON, or ``e`` and the error."""
         request = _Request(*json.loads(data))
         try:
             return b"r" + json.dumps(self._result(request, fds)).encode()
@@ -211,6 +214,6 @@ class _Child:
 
 
 def serve(descriptor: int) -> None:
-    """Be the child: answer at a socket until the parent closes it."""
+    """Run the child: answer requests on a socket until the parent closes the socket."""
     load()
     answer_requests(descriptor, _Child().answer, _MEMORY)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A child process without rights that answers requests about untrusted files.
+"""A child process without privileges that answers requests about untrusted files.
 
 :class:`Unprivileged` is the parent's side. A module that reads such files has a function ``serve``
-that calls :func:`answer_requests` in the child. The child has no environment, no network, no files
-except those that it is sent, and few system calls (:mod:`retsnoop_py.unprivileged.sandbox`).
+that calls :func:`answer_requests` in the child. The child has no environment, no network, few
+system calls, and only the files that the parent sends (:mod:`retsnoop_py.unprivileged.sandbox`).
 
-Starting the child counts under emulation, so only the parent's functions import what they need.
+The child has to start fast under emulation, so the parent's functions import their modules late.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Unprivileged", "answer_requests"]
 _HEAD = 4
 #: The child's program. ``-m`` would import runpy. The child imports from the parent's folders.
 _CHILD = "import sys; sys.path[:] = {!r}; from {} import serve; serve({})"
-#: Descriptors that come with one request.
+#: The maximum number of descriptors in one request.
 _MAX_FILES = 2
 
 
@@ -44,11 +44,11 @@ class Unprivileged:
 
     @property
     def pid(self) -> int | None:
-        """The process id of the child; None if there is none."""
+        """Return the process id of the child; None if no child runs."""
         return None if self._child is None else self._child.pid
 
     def start(self) -> None:
-        """Start the child if there is none. Raises OSError."""
+        """Start the child unless it runs. Raises OSError."""
         import subprocess
 
         if self._child is not None:
@@ -77,10 +77,10 @@ class Unprivileged:
         self._socket = ours
 
     def ask(self, request: bytes, fds: tuple[int, ...], seconds: float) -> bytes:
-        """The child's answer to ``request``, which the open files ``fds`` accompany.
+        """Send ``request`` with the open files ``fds``; return the child's answer.
 
-        Raises TimeoutError after ``seconds`` without an answer, and OSError if the child cannot
-        be started, ends, or sends something else. :meth:`stop` it then.
+        Raises TimeoutError after ``seconds`` without an answer. Raises OSError if the child cannot
+        be started, ends, or sends malformed data. Call :meth:`stop` after an error.
         """
         self.start()
         assert self._socket is not None
@@ -102,10 +102,10 @@ class Unprivileged:
 def answer_requests(
     descriptor: int, answer: Callable[[bytes, list[int]], bytes], memory: int | None = None
 ) -> None:
-    """Give up all rights, then answer requests at a socket until the parent closes it.
+    """Drop all privileges, then answer requests on a socket until the parent closes the socket.
 
-    ``answer`` gets each request and its open files, which are closed afterwards. Import everything
-    before. ``memory``: bytes that the process may use, if not those of the sandbox.
+    ``answer`` gets each request and its open files, which are closed afterwards. All imports must
+    be done before. ``memory``: the memory limit in bytes, by default that of the sandbox.
     """
     from retsnoop_py.unprivileged import sandbox
 
@@ -133,7 +133,7 @@ def _send(to: socket.socket, data: bytes, fds: tuple[int, ...] = ()) -> None:
 
 
 def _receive(source: socket.socket, largest: int) -> bytes:
-    """A whole message. Raises OSError for one that is too large or does not come."""
+    """Return a whole message. Raises OSError if the message is too large or incomplete."""
     size = int.from_bytes(_exactly(source, _HEAD), "little")
     if size > largest:
         raise OSError("an impossible answer")

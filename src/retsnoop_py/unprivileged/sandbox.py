@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Take all rights from the process that reads untrusted files.
+"""Remove all privileges from the process that reads untrusted files.
 
-After :func:`enter` it has no user, no network, little memory, and only the system calls that work
-on memory and on open files. An exploited libdw can make no socket and start no process, and it can
-open files only below /usr/lib/debug. It can only send an answer, which the parent checks.
+After :func:`enter` the process has an unused user, no network, little memory, and only the system
+calls that work on memory and on open files. An exploited libdw cannot create a socket or start a
+process, and can open files only below /usr/lib/debug. It can only send an answer, which the parent
+checks.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["enter"]
 _MEMORY = 1 << 30
 _ADDRESSES = 8 << 30
 _NOBODY = 65534
-#: User ids from here on belong to nobody, neither to users nor to containers.
+#: User ids from here on are unused: they belong neither to users nor to containers.
 _UNUSED = 0x70000000
 _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 22, 38
@@ -74,8 +75,8 @@ _ALLOWED: dict[str, tuple[int, int | None]] = {
     "exit": (60, 93),
     "exit_group": (231, 94),
 }
-#: Allowed as well where Landlock (Linux 5.13) limits it to the debug files: libdw opens the common
-#: file of several debug files, which dwz makes, by its build id.
+#: Also allowed if Landlock (Linux 5.13) can limit these calls to the debug files: libdw opens the
+#: common file that dwz makes of several debug files, by its build id.
 _OPEN: dict[str, tuple[int, int | None]] = {"open": (2, None), "openat": (257, 56)}
 _DEBUG_FILES = "/usr/lib/debug"
 _SYS_CREATE_RULESET, _SYS_ADD_RULE, _SYS_RESTRICT_SELF = 444, 445, 446
@@ -87,15 +88,15 @@ _LOAD, _EQUALS, _RETURN = 0x20, 0x15, 0x06
 
 
 def enter(memory: int | None = None) -> None:
-    """Keep only what reading open files and answering take. Import everything before.
+    """Keep only the rights to read open files and to answer. All imports must be done before.
 
-    ``memory``: bytes that the process may use, 1 GiB by default. Each step is left out where
-    the kernel or a container does not allow it; the others hold.
+    ``memory``: the memory limit in bytes, 1 GiB by default. A step that the kernel or a container
+    does not allow is skipped; the others still apply.
     """
     libc = ctypes.CDLL(None)
     _limit(memory or _MEMORY)
     if os.geteuid() == 0:
-        # where this fails, the system call filter still denies sockets
+        # If this fails, the system call filter still denies sockets.
         libc.unshare(_CLONE_NEWNET)
         _become_nobody()
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -107,9 +108,10 @@ def enter(memory: int | None = None) -> None:
 
 
 def _become_nobody() -> None:
-    """Become a user that no other process has, else nobody, else stay: some containers have one.
+    """Switch to a user that no other process has, else to nobody, else keep the user.
 
-    A traced command that runs as nobody could kill or stop this process.
+    Some containers have only one user. A traced command that runs as nobody could kill or stop a
+    process of nobody.
     """
     for number in (_UNUSED + os.getpid(), _NOBODY):
         with suppress(OSError):
@@ -134,7 +136,7 @@ def _limit(memory: int) -> None:
 
 
 def _only_debug_files(libc: ctypes.CDLL) -> bool:
-    """Deny all files but the installed debug files; False where that cannot be."""
+    """Deny all files except the installed debug files; return False if that is not possible."""
     rights = struct.pack("=Q", _FILE_RIGHTS)
     rules = libc.syscall(_SYS_CREATE_RULESET, rights, ctypes.c_size_t(len(rights)), 0)
     if rules < 0:
@@ -152,9 +154,9 @@ def _only_debug_files(libc: ctypes.CDLL) -> bool:
 
 
 def _filter(machine: str, rows: Mapping[str, tuple[int, int | None]] = _ALLOWED) -> bytes:
-    """The filter as an array of struct sock_filter; empty for other machines.
+    """Return the filter as an array of struct sock_filter; empty for other machines.
 
-    A denied system call returns EPERM, so that a library that tries one goes on without it.
+    A denied system call returns EPERM, so a library that tries such a call goes on without it.
     """
     if machine not in _ARCHITECTURES:
         return b""
@@ -170,7 +172,7 @@ def _filter(machine: str, rows: Mapping[str, tuple[int, int | None]] = _ALLOWED)
 
 
 def _load_filter(libc: ctypes.CDLL, code: bytes) -> None:
-    """Load it, where the kernel has CONFIG_SECCOMP_FILTER."""
+    """Load the filter ``code`` if the kernel has CONFIG_SECCOMP_FILTER."""
     buffer = ctypes.create_string_buffer(code, len(code))
     program = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
     libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.c_char_p(program), 0, 0)

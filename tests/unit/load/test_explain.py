@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Logs of real kernels and loaders, from 4.x to 7.3, and what they are explained by."""
+"""Logs of real kernels and loaders, from 4.x to 7.3, and their explanations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from retsnoop_py.load.explain import explain_log
 from retsnoop_py.load.model import Explained
 from retsnoop_py.load.read_log import segments
 
-#: Messages as kernels print them: the id of the reason, and what the explanation has to name.
+#: Kernel messages, each with the id of the reason and the names in the explanation.
 MESSAGES = [
     # in the words of 5.10 and 6.1
     (
@@ -278,7 +278,7 @@ OLD = "0: (85) call bpf_probe_read#4\n R0=inv(id=0) R2=inv(id=0) R10=fp0\n"
 NEW = "0: R1=ctx() R10=fp0\n0: (85) call bpf_probe_read#4        ; R0_w=scalar()\n"
 END = "processed 1 insns (limit 1000000) max_states_per_insn 0 total_states 0\n"
 
-#: Lines of loaders where there is no verifier's log.
+#: Lines of loaders without a verifier log.
 LOADERS = [
     # an operation and its errno, in words that no loader need use
     ("Error creating a umem of size 4096: Unknown error -97", "attach-unsupported", "EAFNOSUPPORT"),
@@ -1498,12 +1498,12 @@ def _calls_to_explain(failures: int) -> int:
 
 
 def test_many_failures_cost_as_much_each_as_few() -> None:
-    """45,000 of them once took a quarter of an hour: each looked at all before it."""
+    """45,000 failures once took a quarter of an hour: each one searched all earlier failures."""
     _calls_to_explain(200)  # patterns are compiled once
     assert _calls_to_explain(1600) < 2.2 * _calls_to_explain(800)
 
 
-#: Logs and pages in which no BPF object was refused, whatever words they have.
+#: Logs and pages without a rejected BPF object, although they have similar words.
 NO_FAILURE = (
     # a build: a package that is not there, and the programs' own errors
     (
@@ -1516,7 +1516,7 @@ NO_FAILURE = (
         "installed web package post-installation script subprocess returned error exit status 1\n"
     ),
     "main.c:12:5: error: use of undeclared identifier 'map'\nmake: *** [main.o] Error 1\n",
-    # what the kernel and services say of others
+    # messages of the kernel and of services about other programs
     'audit: apparmor="DENIED" operation="open" profile="/usr/sbin/timed" name="/etc/x.cnf"\n',
     "Lockdown: logind: hibernation is restricted; see man kernel_lockdown.7\n",
     "FileNotFoundError: [Errno 2] No such file or directory: '/srv/app/map.json'\n",

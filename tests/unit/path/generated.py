@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Makes C functions with known error paths, and says of each call which condition decided it.
+"""Generate C functions with known error paths, and compute the deciding condition of each call.
 
-A function is a row of steps, each of which may fail. A step has its text in C and its meaning in
-Python, so that the deciding condition of a call is known without a compiler. Each step reads
-members of its own, and each constant is used once: a condition names its step.
+A function is a sequence of steps, and each step may fail. A step has its text in C and its meaning
+in Python, so the tests know the deciding condition of a call without a compiler. Each step reads
+its own members, and each constant is used once, so a condition identifies its step.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ MEMBERS = {
 _ERRNOS = (22, 22, 22, 1, 16, 95, 2)
 
 
-# -- conditions: C, and what they mean --
+# -- conditions in C and their meanings --
 
 
 class Cast:
@@ -146,16 +146,16 @@ def _compiled(text: str) -> object:
 
 
 def holds(text: str, names: dict[str, object]) -> bool:
-    """Whether a condition in C holds. Raises an exception where it has a name that is not known."""
+    """Return whether a condition in C holds. Raises an exception for an unknown name."""
     return bool(eval(_compiled(text), {"__builtins__": {}}, {**_NAMES, **names}))
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What decided: ``atoms`` are tests that all hold, ``whole`` is the statement's condition.
+    """The deciding condition: ``atoms`` are tests that all hold, ``whole`` is the whole condition.
 
-    ``callee``: the result is what this function gave. ``loose``: any condition that holds and
-    reads only of ``names`` is right, as at the end of a search. ``lines``: where the test is.
+    ``callee``: the function that returned the result. ``loose``: any true condition that reads only
+    members of ``names`` is right, as at the end of a search. ``lines``: the lines of the test.
     """
 
     atoms: tuple[str, ...] = ()
@@ -165,13 +165,13 @@ class Expected:
     callee: str = ""
     loose: tuple[str, ...] = ()
     shape: str = ""
-    #: Marks in the source whose lines are right.
+    #: Marks in the source at the right lines.
     marks: tuple[str, ...] = ()
 
 
 @dataclass
 class Env:
-    """Values of one call."""
+    """The values in a call."""
 
     #: Values of members, and of the arguments ``arg``, ``len``.
     values: dict[str, int]
@@ -350,7 +350,7 @@ class Pools:
         return rng.choice((f"!a->{name}", f"a->{name}"))
 
     def cond(self, depth: int = 1) -> Cond:
-        """A condition of one to three atoms."""
+        """Return a condition with one to three atoms."""
         kind = self.rng.choice(("atom", "atom", "&&", "||"))
         if kind == "atom" or not depth:
             return Cond("", self.atom())
@@ -364,7 +364,7 @@ class Step:
     """Something that may fail. ``shape`` is its name in the table of results."""
 
     shape = ""
-    #: Functions in front of it.
+    #: Functions before this function in the source.
     before: tuple[str, ...] = ()
 
     def __init__(self, pools: Pools, mark: str) -> None:
@@ -490,7 +490,7 @@ class Ternary(If):
 
 
 class Defaulted(Step):
-    """A value with a default, and two tests of it in one statement."""
+    """A value with a default, and two tests of the value in one statement."""
 
     shape = "default"
 
@@ -922,13 +922,13 @@ SHAPES = (
 
 
 STYLES = ("return", "goto", "goto", "mixed", "collect")
-#: Shares: of functions that do not return errors, and of those that end in a condition.
+#: The shares of functions that do not return errors, and of functions that end in a condition.
 PLAINLY, LAST = 0.3, 0.4
 
 
 @dataclass
 class Call:
-    """A call of a function: what it is given, its result and what decided."""
+    """A call of a function: its arguments, its result and the deciding condition."""
 
     env: Env
     result: int
@@ -943,7 +943,7 @@ class Function:
     source: str
     steps: list[Step]
     pools: Pools
-    #: Whether the error of the first step may be replaced by that of later ones.
+    #: Whether errors of later steps may replace the error of the first step.
     collects: bool
     result: Result = INT
     calls: list[Call] = field(default_factory=list)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Compiles generated functions, runs them under an emulator and grades what is reported.
+"""Compile generated functions, run them under an emulator and grade the reported conditions.
 
 ``python -m tests.unit.path.measured`` prints the table of :func:`measure` for all compilers.
 """
@@ -174,7 +174,7 @@ class Program:
         return bytes(self._core.mem_read(address, size))
 
     def paths(self, name: str) -> FunctionPaths:
-        """The analysis of a function, all of whose blocks have probes."""
+        """Return the analysis of a function with probes in all blocks."""
         if name not in self._known:
             names = [name, *(one for one in self.symbols if one.startswith(f"{name}.cold"))]
             parts = tuple(
@@ -218,7 +218,7 @@ class Program:
         self._core.mem_write(self.DATA + 0x800, bytes(Obj()))
 
     def run(self, name: str, call: Call) -> tuple[int, Origin]:
-        """The result of a call and what is reported of it."""
+        """Return the result of a call and the report about the call."""
         core, stack = self._core, self.STACK + 2 * self.PAGE
         self._objects(call)
         if self.is_arm:
@@ -284,7 +284,7 @@ class Leaf:
 
 
 def _same(one: str, other: str, function: Function, rng: random.Random) -> bool:
-    """Whether two conditions mean the same: in many calls both hold, or neither."""
+    """Return whether two conditions are equivalent: in many calls both hold, or neither holds."""
     for _ in range(_SAMPLES):
         names = function.env(rng).names()
         if holds(one, names) != holds(other, names):
@@ -316,7 +316,7 @@ def grade(call: Call, function: Function, origin: Origin, line: int, lines: set[
 
 
 def _is_passed(call: Call, origin: Origin) -> bool:
-    """Whether the function returns the result of the very call that decided, as no or NULL."""
+    """Return whether the function returns the deciding call's own result, as false or NULL."""
     asked = f"{origin.callee}()"
     if origin.made != "callee" or not any(asked in one for one in call.expected.atoms):
         return False

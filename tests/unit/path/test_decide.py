@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What decided: functions compiled here for each machine, emulated, and followed step by step."""
+"""Deciding conditions of functions that are compiled here for each machine, and emulated."""
 
 from __future__ import annotations
 
@@ -151,9 +151,9 @@ class Ran:
         handed: int = 0,
         missed: slice = slice(0),
     ) -> Decision | None:
-        """What decided; ``kept``: of so many last blocks it is known that they ran.
+        """Return the decision; with ``kept``, only that number of last blocks was recorded.
 
-        ``missed`` hits did not come; None where nothing shows that.
+        ``missed`` selects hits that are removed. Return None if the path has no gap despite that.
         """
         starts = {block.start: block.index for block in self.graph.blocks}
         steps = zip(self.addresses, self.held, self.targets(), strict=True)
@@ -175,7 +175,7 @@ class Emulated:
     """A machine with the compiled cases in its memory."""
 
     DATA, STACK, END, PAGE = 0x10000000, 0x20000000, 0x30000000, 0x1000
-    #: The second argument, of those that take one.
+    #: The second argument, for functions with a second argument.
     SECOND = 3
     #: Bits of NZCV for each condition of a conditional comparison that the cases have.
     HOLDS: ClassVar[dict[str, Callable[[int], bool]]] = {
@@ -389,7 +389,7 @@ def test_who_made_an_error_that_is_passed_on_is_named(built: Built) -> None:
         decision = built.ran(name).decide()
         assert decision.returned is not None
         assert decision.returned.callee == "helper", (name, decision)
-        # that it was called is no reason
+        # The call itself is not a reason.
         step = decision.returned.step
         assert decision.decided is None or decision.decided.step >= step, (name, decision)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Generated functions: the reported condition is the one in the source that decided.
+"""Generated functions: the reported condition is the deciding condition in the source.
 
-``test_generated_all.py`` runs many more of them; ``python -m tests.unit.path.measured`` prints
+``test_generated_all.py`` runs many more functions; ``python -m tests.unit.path.measured`` prints
 the table.
 """
 
@@ -13,7 +13,7 @@ import pytest
 from tests.unit.path.measured import CONFIGS, Config, measure, table
 
 SEED, FUNCTIONS = 1, 24
-#: Share of the calls whose condition is found in full.
+#: The minimum share of calls with a fully reported condition.
 LEAST_RIGHT = 0.8
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Many generated functions: how often the reported condition is that of the source."""
+"""Many generated functions: the share of reported conditions that match the source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.unit.path.measured import CONFIGS, measure, table
 
 FUNCTIONS = 60
-#: Shares of all calls: of conditions that are true but another one, and of those found in full.
+#: Shares of all calls: with another condition, although true, and with a fully reported condition.
 MOST_WRONG, LEAST_RIGHT = 0.01, 0.9
 
 

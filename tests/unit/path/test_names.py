@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What registers held, in C: names by types, ranges as people write them."""
+"""Values of registers as C expressions: names by types, ranges in people's notation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENDS = "31c04883c410c3b8eaffffff4883c410c3"
 
 
 def types(name: str, type_: str) -> tuple[Btf, int]:
-    """f(int x, union attr *attr); the union's variants differ in what lies at 8."""
+    """f(int x, union attr *attr); the union's variants differ in the member at offset 8."""
     btf = BtfWriter()
     word, long = btf.int("u32", 4), btf.int("u64", 8)
     number = btf.int("int", 4, 1)
@@ -199,7 +199,7 @@ RAX, RBX, RSP = 0, 3, 7
 
 
 def variable(name: str, where: str, register: int, offset: int = 0, **more: object) -> Variable:
-    """A local ``int``, unless more is said."""
+    """Return a local variable, by default an ``int``."""
     told = {"size": 4, "kind": "number", "type": "int", "pointers": 0, "depth": 0}
     told |= {"in_header": False, **more}
     return Variable(name, where, register, offset, **told)  # type: ignore[arg-type]
