@@ -45,8 +45,7 @@ struct {
 enum {
 	ENDBR_SIZE = 4, /* if functions begin with ENDBR64, probes are after it */
 #if defined(__TARGET_ARCH_x86)
-	BREAKPOINT_SIZE =
-		1, /* distance of a kprobe's instruction pointer from its address */
+	BREAKPOINT_SIZE = 1, /* distance of a kprobe's instruction pointer from its address */
 	RETURN_POPS = 1, /* size that a return pops off the stack, in units of stack_place() */
 #else
 	BREAKPOINT_SIZE = 0,

@@ -267,7 +267,8 @@ class _Search:
         taken = self._taken(moment)
         if taken is None or moment.insn.flow is not Flow.BRANCH or is_settled(moment):
             return False
-        other = self._graph.blocks[self._way.blocks[moment.position]].next[taken if own else not taken]
+        sides = self._graph.blocks[self._way.blocks[moment.position]].next
+        other = sides[taken if own else not taken]
         if other < 0 or other == head:
             return False
         held = self._holders(moment, (self._returned.node, *self._chosen))

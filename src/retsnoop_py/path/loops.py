@@ -9,7 +9,7 @@ observation: :attr:`~retsnoop_py.path.origin.Decided.elements` is then larger th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from retsnoop_py.path.blocks import Graph
@@ -43,18 +43,20 @@ def best_rejected(
     other side of a jump may lead to success without passing the block ``head``. A loop's round may
     begin with any of its blocks: compilers rotate loops. The right one gives the most rejections.
     """
-    last = moments[decided].position
-    jumps = [at for at in range(decided) if moments[at].insn.flow is Flow.BRANCH]
+    heads = _repeated(way.blocks[: moments[decided].position + 1])
+    start = next((at for at, block in enumerate(way.blocks) if block in heads), 0)
+    jumps = [
+        at
+        for at, one in enumerate(moments[:decided])
+        if one.insn.flow is Flow.BRANCH and one.position >= start
+    ]
     best: list[int] = []
-    for head in _repeated(way.blocks[: last + 1]):
+    for head in heads:
         if rejects(decided, head):
             found = [at for at in jumps if rejects(at, head)]
             best = max(best, [*found, decided], key=len)
     if len(best) < 2:
         return None
-    start = next(
-        at for at, block in enumerate(way.blocks) if block in {*_repeated(way.blocks[: last + 1])}
-    )
     number, most = decided, 0
     for at in best:
         end = moments[at].position + 1
@@ -65,10 +67,9 @@ def best_rejected(
     return Rejected(number, len(best))
 
 
-def _repeated(blocks: Sequence[int]) -> Iterator[int]:
-    """Yield the blocks that ran more than once, in the order of their first run."""
+def _repeated(blocks: Sequence[int]) -> list[int]:
+    """Return the blocks that ran more than once, in the order of their first run."""
     counts: dict[int, int] = {}
     for block in blocks:
         counts[block] = counts.get(block, 0) + 1
-    repeated = [block for block, count in counts.items() if count > 1]
-    yield from repeated[:_MOST_HEADS]
+    return [block for block, count in counts.items() if count > 1][:_MOST_HEADS]
