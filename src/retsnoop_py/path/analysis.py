@@ -217,6 +217,8 @@ class FunctionPaths:
         operands = self._namer.operands(decided, self._hit_of(way, decided))
         texts: dict[str, None] = {}
         for one in decided.also if own else ():
+            if any(_implies(other, one) for other in (decided, *decided.also) if other is not one):
+                continue
             text = self._namer.condition(one).text
             if text and text != own:
                 texts[text] = None
@@ -237,6 +239,14 @@ class FunctionPaths:
                 at = probe.compare.address if probe and probe.compare else None
                 return way.hits[position] if at == compare else -1
         return -1
+
+
+def _implies(one: Decided, other: Decided) -> bool:
+    """Return True if ``one`` is ``x == 3``, and ``other`` is a test of the same ``x``."""
+    flags, tested = one.flags, other.flags
+    if flags is None or tested is None or flags.left is not tested.left:
+        return False
+    return one.condition == "e" and flags.op == "cmp" and flags.right.kind == "const"
 
 
 def _joined(texts: Sequence[str]) -> str:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.arguments.plan import syscall_parameters
 from retsnoop_py.kernel.btf import Btf, Kind
+from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.path.bits import bit_test, fields_in
 from retsnoop_py.path.blocks import Graph
+from retsnoop_py.path.failure import is_error
 from retsnoop_py.path.insn import INT, Flow, Insn, Machine, Mem, Names, Operand, Reg
 from retsnoop_py.path.members import STRUCTS, Members, members_at
 from retsnoop_py.path.origin import Decided
@@ -297,6 +299,8 @@ class Namer:
                 value &= (1 << 8 * min(flags.size, 8)) - 1
             is_amount = condition not in ("e", "ne")
             second = _Named(self._constant(value, first.type, is_amount=is_amount))
+            if left.kind == "call" and is_error(value) and value != -1 and not is_amount:
+                second = _Named(f"-{errno_name(-value)}")
             if not value and self._is_pointer(first):
                 second = _Named("NULL")
         return f"{first.inner} {_SIGNS[condition]} {second.inner}"

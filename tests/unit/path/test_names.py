@@ -15,11 +15,14 @@ from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
 from retsnoop_py.libbpf.dwarf import Variable
+from retsnoop_py.path.analysis import _implies
 from retsnoop_py.path.decide import decide
 from retsnoop_py.path.failure import Failure
 from retsnoop_py.path.follow import follow
 from retsnoop_py.path.members import Members, members_at
 from retsnoop_py.path.names import Namer, _folded
+from retsnoop_py.path.origin import Decided
+from retsnoop_py.path.values import Flags, Node
 from retsnoop_py.path.x86 import X86_64
 from retsnoop_py.session.paths import Hit, Path, operand_value
 
@@ -43,18 +46,24 @@ def types(name: str, type_: str) -> tuple[Btf, int]:
 
 
 def told(
-    code: str, left: int, name: str = "f", type_: str = "attr", root: str = "/nowhere"
+    code: str,
+    left: int,
+    name: str = "f",
+    type_: str = "attr",
+    root: str = "/nowhere",
+    callee: str | None = None,
 ) -> tuple[str, list[tuple[str, int | None]]]:
     """The condition and the operands of the run of ``code`` that took its first jump."""
-    blocks = graph(f"4883ec10{code}{ENDS}")
+    called = {START + 9: callee} if callee else {}
+    blocks = graph(f"4883ec10{code}{ENDS}", called)
     btf, func = types(name, type_)
     facts = cast("KernelFacts", SimpleNamespace(btf=btf, root=FilePath(root)))
     result = ResultType(ResultKind.INT)
     function = Function(name, START, 64, FuncFlags(0), result, btf_id=func)
-    namer = Namer(facts, function, {}.get, X86_64)
+    namer = Namer(facts, function, called.get, X86_64)
     namer.learn(blocks)
     way = follow(blocks, [0, 2], range(3))
-    decided = decide(blocks, way, Failure(EINVAL), {}.get).decided
+    decided = decide(blocks, way, Failure(EINVAL), called.get).decided
     assert decided is not None
     path = Path(0, 1, 0, EINVAL, (Hit(0, 0, left, 0),))
     operands = namer.operands(decided, 0)
@@ -353,3 +362,22 @@ def test_a_place_in_a_list_is_compared_with_the_head(tmp_path: FilePath) -> None
     # mov rax,[rdi]; cmp rax,0xffffffff82574e20; je
     found = told("488b07483d204e57827407", 0xFFFFFFFF82574E20, root=str(tmp_path))
     assert found == ("rax == &pmus", [("rax", 0xFFFFFFFF82574E20)])
+
+
+@pytest.mark.parametrize(("number", "text"), [("fe", "-ENOENT"), ("ff", "-1")])
+def test_an_error_of_a_called_function_has_its_name(number: str, text: str) -> None:
+    # call; cmp eax,NUMBER; je
+    assert told(f"e80000000083f8{number}7407", 0, callee="find")[0] == f"find() == {text}"
+
+
+def test_a_value_that_is_known_needs_no_other_test() -> None:
+    value, other = Node("call", name="find"), Node("call", name="find")
+    insn = graph("85c0c3").blocks[0].insns[0]
+
+    def decided(node: Node, condition: str, number: int) -> Decided:
+        flags = Flags(insn, "cmp", node, Node("const", value=number), 4)
+        return Decided(1, 1, condition, flags)
+
+    assert _implies(decided(value, "e", -2), decided(value, "ne", 0))
+    assert not _implies(decided(value, "ne", -2), decided(value, "ne", 0))
+    assert not _implies(decided(other, "e", -2), decided(value, "ne", 0))
