@@ -68,7 +68,7 @@ class Block(Value):
 class Graph:
     """The blocks of a function of ``machine``, by address; ``entry`` is the index of the first one.
 
-    If a part of the code cannot be decoded, ``lost`` is the address where that part begins; else 0.
+    If code that may run cannot be decoded, ``lost`` is the address where that code begins; else 0.
     """
 
     def __init__(
@@ -140,20 +140,26 @@ def cut(code: FunctionCode, machine: Machine, names: Names, memory: Memory = _no
     runs = sorted((run for run in runs if run), key=lambda run: run[0].address)
     starts = {run[0].address: index for index, run in enumerate(runs)}
     blocks = tuple(_block(index, run, starts, code, names) for index, run in enumerate(runs))
-    return Graph(machine, code, blocks, _lost(code, parts))
+    graph = Graph(machine, code, blocks)
+    graph.lost = _lost(graph, parts)
+    return graph
 
 
-def _lost(code: FunctionCode, parts: Sequence[list[Insn]]) -> int:
+def _lost(graph: Graph, parts: Sequence[list[Insn]]) -> int:
     """Return the address where decoding ended before the code did; 0 if all was decoded.
 
     What no instruction leads to is no code, such as the bytes behind a module's last function.
     """
-    found = [*zip(code.parts, parts, strict=True)]
-    targets = {to for _, insns in found for one in insns for to in (one.target, *one.table)}
-    for part, insns in found:
+    ran = (
+        [graph.blocks[index].last for index in graph.reachable(graph.entry)] if graph.blocks else []
+    )
+    targets = {to for one in ran for to in (one.target, *one.table)}
+    ends = {one.end for one in ran if one.flow not in _LEAVING}
+    for part, insns in zip(graph.code.parts, parts, strict=True):
         end = insns[-1].end if insns else part.address
-        leaves = bool(insns) and insns[-1].flow in _LEAVING
-        if end < part.end and not (leaves and not any(end <= to < part.end for to in targets)):
+        is_entry = part.address == graph.code.address and not graph.blocks
+        is_reached = is_entry or end in ends or any(end <= to < part.end for to in targets)
+        if end < part.end and is_reached:
             return end
     return 0
 

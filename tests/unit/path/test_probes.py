@@ -70,6 +70,8 @@ def test_code_that_is_not_understood_is_told_from_where_on() -> None:
     assert graph(BRANCHY).lost == 0
     assert graph("9090060000").lost == START + 2
     assert graph("90c3060000").lost == 0, "no instruction leads there"
+    assert graph("90c30000060000").lost == 0, "not to the bytes that look like code either"
+    assert graph("060000").lost == START
     assert graph("7401c3060000").lost == START + 3, "je leads there"
 
 
