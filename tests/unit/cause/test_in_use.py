@@ -8,13 +8,14 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.unit.cause.test_refused import failed, found
 
-from retsnoop_py.cause import busy, cgroups, files, holders, modules, room
+from retsnoop_py.cause import bpf_programs, busy, cgroups, files, holders, modules, network, room
 
 
 @pytest.fixture
@@ -176,3 +177,18 @@ def test_cpus_that_a_cgroup_may_not_use(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(cgroups, "cgroup_folder", lambda _: tmp_path)
     reason = found(failed("sched_setaffinity", errno.EINVAL))
     assert "cpuset.cpus.effective is 4000" in reason.text
+
+
+def test_the_name_of_a_process_may_be_any_bytes() -> None:
+    """prctl(2) takes bytes that are no text in UTF-8."""
+    name = "import ctypes; ctypes.CDLL(None).prctl(15, b'\\xff\\xfe', 0, 0, 0)"
+    serve = "import socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()"
+    tell = "print(s.getsockname()[1], flush=True); input()"
+    argv = [sys.executable, "-c", f"{name}\n{serve}\n{tell}"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        (user,) = network._sockets(port)
+        assert f"(PID {process.pid}) listens on" in user
+        assert f"(PID {process.pid})" in bpf_programs._holder(Path(f"/proc/{process.pid}"))
+        process.kill()
