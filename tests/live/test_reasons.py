@@ -334,7 +334,7 @@ ROWS |= {
     ),
     "program that refuses": Row(
         "swapon /tmp/reasons/swap",
-        ("The swap file /tmp/reasons/swap has holes", "dd if=/dev/zero of=/tmp/reasons/swap"),
+        ("The swap file /tmp/reasons/swap has holes", "dd if=/dev/zero of=FILE"),
         "truncate -s 20M /tmp/reasons/swap; chmod 600 /tmp/reasons/swap; mkswap /tmp/reasons/swap",
     ),
     "long interface name": Row(

@@ -22,7 +22,6 @@ CLASSES = {"DwarfImage", "BpfObject"}
 #: Other files that they open, by file and function, and why no input chooses the path.
 ALLOWED = {
     ("cause/bpf_programs.py", "_fields"): "/proc/PID/fdinfo",
-    ("cause/bpf_programs.py", "_holder"): "/proc/PID/comm",
     ("cause/bpf_programs.py", "_name"): "the kernel's symbols",
     ("cause/busy.py", "_read"): "/proc, /sys/block and cgroup.procs of a cgroup",
     ("cause/cgroups.py", "_read"): "files of a cgroup, and lists of CPUs",
@@ -42,10 +41,8 @@ ALLOWED = {
     ("cause/mounts.py", "file_system_type"): "/proc/filesystems",
     ("cause/names.py", "_servers"): "/etc/resolv.conf",
     ("cause/network.py", "_down"): "/sys/class/net, a name of that directory",
-    ("cause/network.py", "_holder_of_socket"): "/proc/PID/comm",
     ("cause/network.py", "_sockets"): "/proc/net, one of four names",
     ("cause/tables.py", "read_table"): "a file of this package",
-    ("cause/process.py", "other_user"): "/proc/PID/comm",
     ("cause/security_modules.py", "_lockdown"): "a file of securityfs",
     ("cause/security_modules.py", "_yama"): "a setting of the kernel",
     ("cause/sockets.py", "no_ipv6"): "settings of the kernel, of two interfaces",

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from retsnoop_py.cause.waiting import proc
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.btf import Kind
 from retsnoop_py.kernel.facts import KernelFacts
@@ -60,17 +61,15 @@ def _fields(info: Path) -> dict[str, str]:
     try:
         if not os.readlink(info.parent.parent / "fd" / info.name).startswith("anon_inode:bpf"):
             return {}
-        lines = info.read_text().splitlines()
+        lines = info.read_text(errors="replace").splitlines()
     except OSError:
         return {}
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
 def _holder(folder: Path) -> str:
-    try:
-        return f"{(folder / 'comm').read_text().strip()} (PID {folder.name})"
-    except OSError:
-        return ""
+    name = proc.comm(int(folder.name))
+    return f"{name} (PID {folder.name})" if name else ""
 
 
 def _name(tag: str) -> str:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from retsnoop_py.cause import holders
@@ -42,16 +41,12 @@ def _busy(text: str, *advice: str) -> Reason:
     return Reason("busy", text, advice)
 
 
-def _listed(found: Sequence[holders.Holder]) -> str:
-    return "; ".join(map(str, found))
+def _end(users: holders.Holders) -> str:
+    return f"end these processes: kill {' '.join(str(one.pid) for one in users.found)}"
 
 
-def _end(found: Sequence[holders.Holder]) -> str:
-    return f"end these processes: kill {' '.join(str(one.pid) for one in found)}"
-
-
-def _processes(path: str, found: Sequence[holders.Holder]) -> Reason | None:
-    return _busy(f"{show(path)} is in use: {_listed(found)}.", _end(found)) if found else None
+def _processes(path: str, users: holders.Holders) -> Reason | None:
+    return _busy(f"{show(path)} is in use: {users}.", _end(users)) if users.found else None
 
 
 def _text(scene: Scene, path: str) -> Reason | None:
@@ -59,20 +54,22 @@ def _text(scene: Scene, path: str) -> Reason | None:
     quoted = shell_path(path)
     if scene.call.name.startswith("execve"):
         found = holders.processes(path, writing=True)
-        if not found:
+        if not found.found:
             return None
         return _busy(
-            f"{show(path)} cannot run while it is open for writing: {_listed(found)}.",
+            f"{show(path)} cannot run while it is open for writing: {found}.",
             "close it there first, or run a copy",
             _end(found),
         )
     if path in _swaps():
         return _busy(f"{show(path)} is in use as swap space.", f"swapoff {quoted}")
-    found = holders.processes(path, running=True) or holders.processes(path)
-    if not found:
+    found = holders.processes(path, running=True)
+    if not found.found:
+        found = holders.processes(path)
+    if not found.found:
         return None
     return _busy(
-        f"{show(path)} is a program that runs, so it cannot be written: {_listed(found)}.",
+        f"{show(path)} is a program that runs, so it cannot be written: {found}.",
         f"replace it by a new file, which works while it runs: cp NEW {quoted}.new; "
         f"mv {quoted}.new {quoted}",
         f"or {_end(found)}",
@@ -89,9 +86,9 @@ def _mount(path: str) -> Reason | None:
             f"umount -R {quoted}",
         )
     found = holders.processes(path)
-    if found:
+    if found.found:
         return _busy(
-            f"{show(path)} is in use: {_listed(found)}.",
+            f"{show(path)} is in use: {found}.",
             _end(found),
             f"or umount -l {quoted}, which removes the mount from the tree now and the file system "
             "as its last user ends",

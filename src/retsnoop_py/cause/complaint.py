@@ -9,6 +9,7 @@ last one. The choice includes its evidence, so a reader can judge it.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from pathlib import PurePath
@@ -46,6 +47,7 @@ class Evidence(Enum):
     LOOKS = -2, "programs often look for what need not be there"
     ORDINARY = -12, "programs try such calls in their ordinary work"
     NEVER = -40, "nothing depends on such calls"
+    UNREAD = 0, "there was too much text to compare all of it with all calls"
 
     @property
     def points(self) -> int:
@@ -159,7 +161,14 @@ def choose(
     lines = lines[-LINES:]
     # The last of several similar calls represents all.
     alike = {_key(call): call for call in sorted(calls, key=lambda one: one.time)}
-    found = [_judged(call, witnessed, lines, last, is_ordinary) for call in alike.values()]
+    found = []
+    end = time.process_time() + _SECONDS
+    for call in sorted(alike.values(), key=lambda one: one.time, reverse=True):
+        read = lines if time.process_time() < end else ()
+        found.append(_judged(call, witnessed, read, last, is_ordinary))
+    found.reverse()
+    if time.process_time() >= end:
+        found = [Choice(one.call, (*one.evidence, Evidence.UNREAD), one.line) for one in found]
     return sorted(_with_last(found), key=lambda one: (one.points, one.call.time))
 
 
@@ -170,6 +179,8 @@ def _key(call: SystemCall) -> tuple[object, ...]:
 
 #: The number of last lines that are examined.
 LINES = 200
+#: Calls are compared with these lines for so many seconds of processor time, the last calls first.
+_SECONDS = 5.0
 
 
 class _Meaning(Value):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,11 +18,13 @@ from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.shell import shell_path, shell_word
 from retsnoop_py.value import Value
 
-__all__ = ["Holder", "device_of", "device_users", "mounts_below", "processes"]
+__all__ = ["Holder", "Holders", "device_of", "device_users", "mounts_below", "processes"]
 
 _PROC, _SYS = Path("/proc"), Path("/sys")
 #: The maximum number of processes in the result.
 _MOST = 5
+#: The search for processes ends after so many seconds.
+_SECONDS = 3.0
 
 
 class Holder(Value):
@@ -36,23 +39,38 @@ class Holder(Value):
         return f"{self.process} (PID {self.pid}): {self.use} {show(self.path)}"
 
 
-def processes(path: str, *, writing: bool = False, running: bool = False) -> list[Holder]:
+class Holders(Value):
+    """The processes that were found; ``is_whole``: False if the search took too long and ended."""
+
+    found: tuple[Holder, ...] = ()
+    is_whole: bool = True
+
+    def __str__(self) -> str:
+        remark = () if self.is_whole else (f"the search for more ended after {_SECONDS:.0f} s",)
+        return "; ".join((*map(str, self.found), *remark))
+
+
+def processes(path: str, *, writing: bool = False, running: bool = False) -> Holders:
     """Return the processes that use ``path`` or a file below it, at most five.
 
-    ``writing``: only those that have it open for writing; ``running``: only those that run it.
+    The search ends after 3 s: a process may have a million open files and mappings. ``writing``:
+    only those that have it open for writing; ``running``: only those that run it.
     """
     real = os.path.realpath(path)
     found: list[Holder] = []
+    end = time.monotonic() + _SECONDS
     for folder in _PROC.glob("[0-9]*"):
         if folder.name == str(os.getpid()):
             continue
-        for use, target in _uses(folder, writing=writing, running=running):
+        for use, target in _uses(folder, end, writing=writing, running=running):
             if target == real or target.startswith(real.rstrip("/") + "/"):
                 found.append(Holder(_comm(folder), int(folder.name), use, target))
                 break
         if len(found) == _MOST:
             break
-    return found
+        if time.monotonic() > end:
+            return Holders(tuple(found), is_whole=False)
+    return Holders(tuple(found))
 
 
 def _comm(folder: Path) -> str:
@@ -62,8 +80,11 @@ def _comm(folder: Path) -> str:
         return "a process"
 
 
-def _uses(folder: Path, *, writing: bool, running: bool) -> Iterator[tuple[str, str]]:
-    """Yield the kind of use and the path for a process; nothing if the process ends meanwhile."""
+def _uses(folder: Path, end: float, *, writing: bool, running: bool) -> Iterator[tuple[str, str]]:
+    """Yield the kind of use and the path for a process; nothing if the process ends meanwhile.
+
+    No more open files are read from the time ``end`` on.
+    """
     if running:
         links = [("it runs", "exe")]
     else:
@@ -73,7 +94,7 @@ def _uses(folder: Path, *, writing: bool, running: bool) -> Iterator[tuple[str, 
         if target is not None:
             yield use, target
     if not running:
-        yield from _open_files(folder, writing=writing)
+        yield from _open_files(folder, end, writing=writing)
     if not writing:
         yield from _mapped_files(folder)
 
@@ -85,12 +106,14 @@ def _link(path: Path) -> str | None:
         return None
 
 
-def _open_files(folder: Path, *, writing: bool) -> Iterator[tuple[str, str]]:
+def _open_files(folder: Path, end: float, *, writing: bool) -> Iterator[tuple[str, str]]:
     try:
         names = os.listdir(folder / "fd")
     except OSError:
         return
     for name in names:
+        if time.monotonic() > end:
+            return
         target = _link(folder / "fd" / name)
         if target is None or not target.startswith("/"):
             continue

@@ -12,6 +12,7 @@ from socket import AF_INET, AF_INET6, AF_UNIX, AddressFamily
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path, shell_word
+from retsnoop_py.cause.waiting import proc
 from retsnoop_py.kernel.errno import errno_name
 
 __all__ = [
@@ -94,8 +95,7 @@ def _holder_of_socket(inode: str) -> str | None:
         try:
             if os.readlink(link) == wanted:
                 folder = link.parent.parent
-                name = (folder / "comm").read_text().strip()
-                return f"{name} (PID {folder.name})"
+                return f"{proc.comm(int(folder.name))} (PID {folder.name})"
         except OSError:
             continue
     return None

@@ -12,7 +12,6 @@ from retsnoop_py.cause.complaint import LINES, lines_of
 from retsnoop_py.cause.events import Witnessed
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason
-from retsnoop_py.cause.shell import shell_path
 from retsnoop_py.cause.tables import read_table
 
 __all__ = ["Words", "own_decision", "own_words"]
@@ -48,6 +47,5 @@ def own_decision(witnessed: Witnessed) -> Reason | None:
             if found is not None:
                 names = [one or "" for one in found.groups()]
                 text = row.text.format(*map(show, names))
-                advice = tuple(one.format(*map(shell_path, names)) for one in row.advice)
-                return Reason("program", text, advice, is_seen_later=False)
+                return Reason("program", text, row.advice, is_seen_later=False)
     return None

@@ -11,6 +11,7 @@ from pathlib import Path
 from retsnoop_py.cause.files import user_name
 from retsnoop_py.cause.operation import described, descriptor, show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.waiting import proc
 
 __all__ = ["bad_descriptor", "capabilities", "no_process", "no_reader", "no_socket", "other_user"]
 
@@ -93,9 +94,8 @@ def other_user(scene: Scene) -> Reason | None:
     pid = _pid(scene) or _pid_of_path(scene)
     if pid <= 0 or scene.call.uid == 0:
         return None
-    folder = Path(f"/proc/{pid}")
     try:
-        owner, name = folder.stat().st_uid, (folder / "comm").read_text().strip()
+        owner, name = Path(f"/proc/{pid}").stat().st_uid, proc.comm(pid)
     except OSError:
         return None
     if owner == scene.call.uid:

@@ -132,10 +132,14 @@ def release_told(line: str) -> str:
     return found[1]
 
 
+#: The largest exit status of a process.
+_MOST_STATUS = 255
+
+
 def _status_told(line: str) -> int:
     """Return the exit status from a guest's line ``exit ID STATUS``. Raises VmError."""
     found = re.fullmatch(r"exit \d{1,9} (\d{1,3})", line)
-    if not found:
+    if not found or int(found[1]) > _MOST_STATUS:
         raise _unclear(line)
     return int(found[1])
 

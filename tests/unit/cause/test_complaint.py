@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from retsnoop_py.cause import complaint
 from retsnoop_py.cause.complaint import (
     Choice,
     Evidence,
@@ -269,3 +270,20 @@ def test_the_end_of_a_long_line_is_read() -> None:
     assert line.time == 0
     assert line.text.endswith("... failed: Permission denied\n")
     assert Wording({}).errors(line.text) == {errno.EACCES}
+
+
+def test_many_calls_and_long_lines_are_compared_for_seconds_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The last calls are compared first, and the evidence tells that others were not."""
+    monkeypatch.setattr(complaint, "_SECONDS", 0.2)
+    calls = tuple(call(time, "openat", errno.ENOENT, f"/{time}/{'a' * 99}") for time in range(500))
+    last = call(500, "openat", errno.ENOENT, "/srv/last")
+    text = "a" * 4000 + ": No such file or directory\n"
+    written = [wrote(600 + number, text) for number in range(199)]
+    written.append(wrote(900, "/srv/last: No such file or directory\n"))
+    begin = time.process_time()
+    found = best(Witnessed((*calls, last), tuple(written)))
+    assert time.process_time() - begin < 5
+    assert found.call is last
+    assert Evidence.UNREAD in found.evidence

@@ -8,13 +8,14 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.unit.cause.test_refused import failed, found
 
-from retsnoop_py.cause import busy, cgroups, files, holders, modules, room
+from retsnoop_py.cause import bpf_programs, busy, cgroups, files, holders, modules, network, room
 
 
 @pytest.fixture
@@ -33,11 +34,11 @@ def stopped(tmp_path: Path) -> Iterator[int]:
 
 
 def test_a_process_by_its_directory_and_by_its_file(tmp_path: Path, stopped: int) -> None:
-    (one,) = holders.processes(str(tmp_path))
+    (one,) = holders.processes(str(tmp_path)).found
     assert (one.pid, one.use) == (stopped, "its current directory is")
-    (one,) = holders.processes(str(tmp_path / "log"), writing=True)
+    (one,) = holders.processes(str(tmp_path / "log"), writing=True).found
     assert (one.pid, one.use) == (stopped, "it has open for writing")
-    assert not holders.processes(str(tmp_path), running=True)
+    assert not holders.processes(str(tmp_path), running=True).found
 
 
 @pytest.mark.parametrize("name", ["$(touch PWNED)", "a b;touch PWNED", "caf\u00e9 \\", "-l"])
@@ -60,7 +61,7 @@ def test_a_device_that_is_mounted_on_a_hostile_name(
 
 def test_our_own_files_are_not_in_use(tmp_path: Path) -> None:
     with (tmp_path / "open").open("w"):
-        assert not holders.processes(str(tmp_path))
+        assert not holders.processes(str(tmp_path)).found
 
 
 def test_a_mount_that_a_process_uses(tmp_path: Path, stopped: int) -> None:
@@ -75,7 +76,7 @@ def test_a_program_that_runs(tmp_path: Path) -> None:
     shutil.copy("/bin/sleep", program)
     pid = os.spawnv(os.P_NOWAIT, str(program), ["sleeper", "100"])
     try:
-        while not holders.processes(str(program), running=True):
+        while not holders.processes(str(program), running=True).found:
             pass
         reason = found(failed("openat", errno.ETXTBSY, (1, str(program))))
     finally:
@@ -176,3 +177,27 @@ def test_cpus_that_a_cgroup_may_not_use(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(cgroups, "cgroup_folder", lambda _: tmp_path)
     reason = found(failed("sched_setaffinity", errno.EINVAL))
     assert "cpuset.cpus.effective is 4000" in reason.text
+
+
+def test_a_search_that_takes_too_long_ends_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holders, "_SECONDS", 0.0)
+    users = holders.processes(str(tmp_path))
+    assert not users.is_whole
+    assert "the search for more ended after" in str(users)
+
+
+def test_the_name_of_a_process_may_be_any_bytes() -> None:
+    """prctl(2) takes bytes that are no text in UTF-8."""
+    name = "import ctypes; ctypes.CDLL(None).prctl(15, b'\\xff\\xfe', 0, 0, 0)"
+    serve = "import socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()"
+    tell = "print(s.getsockname()[1], flush=True); input()"
+    argv = [sys.executable, "-c", f"{name}\n{serve}\n{tell}"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        (user,) = network._sockets(port)
+        assert f"(PID {process.pid}) listens on" in user
+        assert f"(PID {process.pid})" in bpf_programs._holder(Path(f"/proc/{process.pid}"))
+        process.kill()

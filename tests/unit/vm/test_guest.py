@@ -201,7 +201,7 @@ def test_output_that_memory_cannot_hold_is_an_error(
 
 
 @pytest.mark.parametrize(
-    "line", ["exit 1", "exit ", "exit 1 x", "exit 1 -1", f"exit 1 {'9' * 5000}"]
+    "line", ["exit 1", "exit ", "exit 1 x", "exit 1 -1", "exit 1 300", f"exit 1 {'9' * 5000}"]
 )
 def test_an_end_that_is_not_understood_is_an_error(line: str, jobs: int) -> None:
     ours, theirs = socket.socketpair()
