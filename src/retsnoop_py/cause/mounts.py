@@ -23,6 +23,7 @@ __all__ = [
     "missing_layer",
     "no_device",
     "no_exec",
+    "no_known_type",
     "no_mount_point",
     "no_pivot",
     "not_supported",
@@ -44,6 +45,8 @@ _ON_EMPTY = (
 )
 #: mmap(2): the argument with the descriptor, and PROT_EXEC.
 _MAPPED, _PROT_EXEC = 4, 4
+#: mount(8) tries one type after the other if it does not recognize the file system.
+_GUESSES = 2
 #: open(2): create the file.
 _O_CREAT = 0o100
 
@@ -239,6 +242,33 @@ def file_system_type(scene: Scene) -> Reason | None:
             f"check the spelling: {alike[0]} exists"
             if alike
             else "check the spelling, or install the package that has the module",
+        ),
+    )
+
+
+def no_known_type(scene: Scene) -> Reason | None:
+    """mount(8) tried several types for a device, and the device has none of them."""
+    call = scene.call
+    device = path_of(call, 0)
+    if device is None or not stat.S_ISBLK(os.stat(device).st_mode):
+        return None
+    tried = dict.fromkeys(
+        kind
+        for one in scene.witnessed.calls
+        if (one.name, one.pid, one.text(0)) == ("mount", call.pid, call.text(0))
+        and (kind := one.text(2)) is not None
+    )
+    if len(tried) < _GUESSES:
+        return None
+    quoted = shell_path(device)
+    return Reason(
+        "format",
+        f"mount found no file system on {show(device)}. It tried the types that the kernel has: "
+        f"{', '.join(map(show, tried))}.",
+        (
+            f"lsblk -f {quoted} shows the partitions and what is on them; mount a partition, "
+            "not the disk",
+            f"if the device is empty, create a file system: mkfs.ext4 {quoted} (erases the device)",
         ),
     )
 

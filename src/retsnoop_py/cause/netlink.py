@@ -86,6 +86,10 @@ _ADVICE = (
         "Unknown device type*",
         "check the type (ip link help lists them), or load its module: modprobe TYPE",
     ),
+    (
+        "*IPv6 is disabled on this device*",
+        "switch IPv6 on for the interface: sysctl net.ipv6.conf.INTERFACE.disable_ipv6=0",
+    ),
     ("*qdisc*not found*", "check the name, or load the module: modprobe sch_NAME"),
     ("*qdisc kind is unknown*", "check the name, or load the module: modprobe sch_NAME"),
 )

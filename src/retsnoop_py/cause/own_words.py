@@ -45,7 +45,7 @@ def own_decision(witnessed: Witnessed) -> Reason | None:
         for row in own_words():
             found = re.search(row.pattern, line.text.strip())
             if found is not None:
-                names = [one or "" for one in found.groups()]
+                names = [one for one in found.groups() if one is not None]
                 text = row.text.format(*map(show, names))
                 return Reason("program", text, row.advice, is_seen_later=False)
     return None

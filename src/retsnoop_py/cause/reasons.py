@@ -113,8 +113,9 @@ def kernel_message(scene: Scene) -> Reason | None:
             match = re.search(pattern, one)
             if match is not None:
                 text = f'The kernel reported: "{one}"'
+                names = [name for name in match.groups() if name is not None]
                 return Reason(
-                    "kernel-message", text, (advice.format(*match.groups()),), is_seen_later=False
+                    "kernel-message", text, (advice.format(*names),), is_seen_later=False
                 )
     words = " ".join(f'"{one}"' for one in scene.said[-2:])
     return Reason("kernel-message", f"The kernel reported: {words}", (), is_seen_later=False)
@@ -127,7 +128,8 @@ _ABOUT_MESSAGES = (
         "remove the option {0}, or check its spelling",
     ),
     (
-        r"\((\w+)\):.*(?:[Cc]an't find .*file ?system|[Bb]ad magic number)",
+        r"\((\w+)\):.*(?:[Cc]an't find .*file ?system|[Bb]ad magic number)"
+        r"|\((\w+)\): Invalid superblock magic number",
         "blkid /dev/{0} shows what is on the device; mount it as that type (empty: mkfs)",
     ),
     (
@@ -216,6 +218,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EPERM",), _REQUESTS, denied.capability),
     (("*",), _REQUESTS, netlink.reason),
     (("EINVAL",), ("mount", "umount*"), mounts.no_mount_point),
+    (("EINVAL",), ("mount",), mounts.no_known_type),
     (("EAGAIN", "EBUSY", "ENOENT"), ("delete_module",), busy.module_in_use),
     (("*",), ("init_module", "finit_module"), modules.not_loaded),
     (("EINVAL",), ("swapoff",), busy.no_swap_space),

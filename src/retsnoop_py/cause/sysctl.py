@@ -17,12 +17,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from retsnoop_py.cause.denied import has_capability
+from retsnoop_py.cause.denied import denials, has_capability
 from retsnoop_py.cause.files import user_name
 from retsnoop_py.cause.limits import size
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.tables import read_table
+from retsnoop_py.kernel.capabilities import capability_name
 from retsnoop_py.kernel.errno import errno_name
 
 __all__ = ["Setting", "settings", "sysctl"]
@@ -167,6 +168,7 @@ def _call_fits(row: Setting, scene: Scene) -> bool:
         (row.functions and not any(name in chain for name in row.functions))
         or any(name in chain for name in row.not_functions)
         or any(has_capability(scene, name) for name in row.lacks)
+        or _tests_another(row, scene)
         or (row.others_than_root and call.uid == 0)
         or (row.port and not 0 < port < int(value or 0))
         or (row.port_of_choice and call.name == "bind" and port)
@@ -174,6 +176,12 @@ def _call_fits(row: Setting, scene: Scene) -> bool:
         or (row.mappings and not _has_all_mappings(row, scene))
     )
     return not is_refused and _arguments_fit(row, call.arguments)
+
+
+def _tests_another(row: Setting, scene: Scene) -> bool:
+    """Whether the kernel refused the call for another capability than the one of the setting."""
+    tested = {capability_name(one.capability) for one in denials(scene)}
+    return bool(row.lacks and tested) and f"CAP_{row.lacks[0]}" not in tested
 
 
 def _arguments_fit(row: Setting, arguments: Sequence[int]) -> bool:

@@ -344,6 +344,20 @@ def written(text: str) -> Witnessed:
             "belongs to another user",
             "safe.directory DIRECTORY",
         ),
+        ("chown: invalid user: 'bob'", "There is no user bob", "useradd bob"),
+        ("useradd: group 'shop' does not exist", "There is no group shop", "groupadd shop"),
+        ("groupadd: group 'root' already exists", "a group root already", "groupmod"),
+        ("m.c:(.text+0xa): undefined reference to `sqrt'", "no definition of sqrt", "-lNAME"),
+        ("/usr/bin/ld: cannot find -lssl: No such file", "libssl.so", "libssl-dev"),
+        ("Makefile:2: *** missing separator.  Stop.", "begin with a tab", "line 2"),
+        ("mount: /mnt: can't find UUID=\"1234\".", "No device has the UUID 1234", "lsblk"),
+        (
+            "setquota: Mountpoint (or device) /srv not found or has no quota enabled.",
+            "The file system at /srv is mounted without quotas",
+            "mount -o remount,usrquota",
+        ),
+        ("sh: 1: [[: not found", "sh does not have", "#!/bin/bash"),
+        ("error: externally-managed-environment", "pip does not change", "python3 -m venv"),
     ],
 )
 def test_what_programs_find_themselves(line: str, words: str, advice: str) -> None:

@@ -135,6 +135,18 @@ def test_a_capability_that_was_not_tested_in_this_call_is_no_reason(denied: Deni
     assert found(failed("sethostname", errno.EPERM, state=state()), denied) is None
 
 
+def test_a_setting_is_no_reason_where_the_kernel_tested_another_capability(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sysctl, "_ROOT", tmp_path)
+    (tmp_path / "kernel").mkdir()
+    (tmp_path / "kernel/unprivileged_bpf_disabled").write_text("2\n")
+    one = failed("bpf", errno.EPERM, state=state())
+    bpf, admin = (Denied(7, 7, CAPABILITIES.index(name)) for name in ("BPF", "SYS_ADMIN"))
+    assert "kernel.unprivileged_bpf_disabled is 2" in text(found(one, bpf, admin))
+    assert text(found(one, admin)).startswith("This requires CAP_SYS_ADMIN.")
+
+
 def test_a_capability_of_another_user_namespace() -> None:
     one = failed("sethostname", errno.EPERM, uid=0, state=state(ALL, namespace=1))
     reason = found(one, Denied(7, 7, 21, namespace=0))
