@@ -129,7 +129,8 @@ _ABOUT_MESSAGES = (
     ),
     (
         r"\((\w+)\):.*(?:[Cc]an't find .*file ?system|[Bb]ad magic number)"
-        r"|\((\w+)\): Invalid superblock magic number",
+        r"|\((\w+)\): Invalid superblock magic number"
+        r"|FAT-fs \((\w+)\): (?:bogus|invalid|bread failed|Can't find a valid)",
         "blkid /dev/{0} shows what is on the device; mount it as that type (empty: mkfs)",
     ),
     (
@@ -179,6 +180,32 @@ _ABOUT_MESSAGES = (
     (
         r"workdir and upperdir must (?:reside under the same mount|be separate subtrees)",
         "choose an empty workdir beside upperdir, in the same file system",
+    ),
+    (
+        r"filesystem on (\S+) not supported as (\w+)",
+        "put {1} on another file system, such as ext4, XFS or tmpfs (of a container: a volume); "
+        "findmnt -T {0} shows what {0} is on",
+    ),
+    (
+        r"is in-use as upperdir/workdir",
+        "unmount the other overlay (findmnt -t overlay), or use directories of their own",
+    ),
+    (
+        r"XFS \((\w+)\): Filesystem has duplicate UUID",
+        "mount the copy with -o nouuid, or give it another UUID: xfs_admin -U generate /dev/{0}",
+    ),
+    (
+        r"\((\w+)\): .*bad geometry: block count (\d+) exceeds size of device \((\d+)",
+        "the file system is larger than /dev/{0}: {1} blocks, and the device has {2}; enlarge the "
+        "device or copy it again, completely",
+    ),
+    (
+        r"\((\w+)\): [Cc]ouldn't mount.*unsupported (?:optional|incompatible) features",
+        "mount it with a newer kernel; for reading, mount -o ro may work",
+    ),
+    (
+        r"(\w+)\)?: volume is dirty",
+        "check the volume on Windows (chkdsk), or clear the mark: ntfsfix --clear-dirty /dev/{0}",
     ),
     (
         r"missing 'workdir'|missing 'lowerdir'",

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from tests.unit.cause.test_reasons import OTHER, call, reason
 
-from retsnoop_py.cause import files, sysctl
+from retsnoop_py.cause import files, mounts, sysctl
 from retsnoop_py.cause.events import Address, Place, State, Witnessed, Written
 from retsnoop_py.cause.files import Identity, mount_of
 from retsnoop_py.cause.own_words import own_decision, own_words
@@ -316,6 +316,23 @@ def test_space_that_is_requested_at_once(tmp_path: Path, monkeypatch: pytest.Mon
 def test_the_python_of_the_tests_can_be_run() -> None:
     """Without this, the tests of damaged programs would show nothing."""
     assert subprocess.run([sys.executable, "-c", ""], check=False).returncode == 0
+
+
+def test_a_device_without_a_file_system_that_mount_recognizes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mounts.stat, "S_ISBLK", lambda mode: True)  # type: ignore[attr-defined]
+    device, tried = "/dev/null", ("ext4", "vfat", "fuseblk")
+    made = [
+        call("mount", errno.EINVAL, (0, device), (1, "/mnt"), (2, kind), time=number)
+        for number, kind in enumerate(tried, 1)
+    ]
+    found = reason_of(Scene(made[-1], Witnessed(tuple(made)), Identity(0, 0)))
+    assert found is not None
+    assert found.text.endswith("It tried the types that the kernel has: ext4, vfat, fuseblk.")
+    assert "lsblk -f /dev/null" in found.advice[0]
+    one = reason_of(Scene(made[0], Witnessed((made[0],)), Identity(0, 0)))
+    assert one is None
 
 
 # -- what programs find themselves -------------------------------------------------------------

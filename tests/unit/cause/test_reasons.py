@@ -477,6 +477,14 @@ def test_a_host_name_that_is_too_long() -> None:
             "device-mapper: table: 252:0: loop0 too small for target: start=0, len=99, dev_size=16",
             "shorten the table: loop0 has 16 sectors",
         ),
+        ("XFS (loop1): Invalid superblock magic number", "blkid /dev/loop1 shows what is on"),
+        ("XFS (sdb1): Filesystem has duplicate UUID 12-34 - can't mount", "-U generate /dev/sdb1"),
+        ("overlay: filesystem on /srv/up not supported as upperdir", "put upperdir on another"),
+        (
+            "EXT4-fs (sdb1): bad geometry: block count 8192 exceeds size of device (4096 blocks)",
+            "larger than /dev/sdb1: 8192 blocks, and the device has 4096",
+        ),
+        ('ntfs3(sdb1): volume is dirty and "force" flag is not set!', "--clear-dirty /dev/sdb1"),
     ],
 )
 def test_only_a_message_about_damage_advises_a_check(message: str, advice: str) -> None:
