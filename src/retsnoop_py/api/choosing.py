@@ -255,11 +255,12 @@ class Survey:
         unresolved = names.unresolved(self.witnessed)
         if unresolved is not None and status:
             return _told(unresolved)
-        if chosen is None and status:
-            checked = self._checked_by_program() or own_decision(self.witnessed)
+        is_hinted_at = chosen is not None and chosen.is_hinted_at
+        if status and not is_hinted_at:
+            checked = self._checked_by_program() if chosen is None else None
+            checked = checked or own_decision(self.witnessed)
             if checked is not None:
                 return _told(checked)
-        is_hinted_at = chosen is not None and chosen.is_hinted_at
         for end in reversed(self.witnessed.ends):
             if is_hinted_at and status != 128 + end.signal and self.witnessed.killed_itself(end):
                 continue

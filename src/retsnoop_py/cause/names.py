@@ -41,12 +41,16 @@ _NAMES = (
     ),
     re.compile(r"([\w-]+(?:\.[\w-]+)*)(?:[:,] | \()(?:Name or service|Temporary failure)", re.I),
 )
+#: A warning behind which the program goes on: sudo(8) only looks its own host name up for the log.
+_WARNING = re.compile(r"^sudo: unable to resolve host ")
 _RESOLVER = Path("/etc/resolv.conf")
 
 
 def unresolved(witnessed: Witnessed) -> Reason | None:
     """Return why a host name has no address, or None if the command wrote of no such thing."""
     for line in reversed(lines_of(witnessed)):
+        if _WARNING.search(line.text):
+            continue
         small = line.text.casefold()
         is_unknown = any(one in small for one in _NO_NAME) or bool(_CODE.search(line.text))
         if not is_unknown and not any(one in small for one in (*_AGAIN, *_EITHER)):

@@ -72,6 +72,14 @@ def test_a_kill_is_the_answer_unless_the_command_reports_a_call(
         assert "SIGTERM killed sh" in reason.text
 
 
+def test_known_words_of_the_program_explain_more_than_a_call_that_it_did_not_report() -> None:
+    made, chosen = survey('sudo: The "no new privileges" flag is set, which prevents it.\n', SHELL)
+    assert chosen is not None
+    reason = made.end_reason(chosen, 1)
+    assert reason is not None
+    assert "has the flag no_new_privs" in reason.text
+
+
 def one_request(error: str) -> FailingCalls:
     """What a run that followed netlink requests saw."""
     requests = FailingCalls()

@@ -52,5 +52,7 @@ def test_a_name_server_that_does_not_know_the_name() -> None:
 def test_other_texts_are_about_other_things() -> None:
     assert unresolved(wrote("cat: db.example: No such file or directory")) is None
     assert unresolved(wrote("read: Bad address")) is None
+    warning = "sudo: unable to resolve host shop: Temporary failure in name resolution"
+    assert unresolved(wrote(warning)) is None
     assert unresolved(wrote("FileNotFoundError: [Errno 2] No such file or directory: 'x'")) is None
     assert unresolved(wrote("Error: getaddrinfo ENOTFOUND db.example")) is not None
