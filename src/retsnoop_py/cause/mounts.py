@@ -266,8 +266,10 @@ def no_known_type(scene: Scene) -> Reason | None:
         f"mount found no file system on {show(device)}. It tried the types that the kernel has: "
         f"{', '.join(map(show, tried))}.",
         (
-            f"lsblk -f {quoted} shows the partitions and what is on them; mount a partition, "
-            "not the disk",
+            (
+                f"lsblk -f {quoted} shows the partitions and what is on them; mount a partition, "
+                "not the disk"
+            ),
             f"if the device is empty, create a file system: mkfs.ext4 {quoted} (erases the device)",
         ),
     )

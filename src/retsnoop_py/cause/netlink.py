@@ -15,6 +15,7 @@ from struct import unpack_from
 from retsnoop_py.cause.events import Request, SystemCall
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.shell import shell_word
 from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.text import close_names
 from retsnoop_py.value import Value
@@ -63,9 +64,10 @@ _NAME = 15
 _NFTABLES = 10
 #: struct nfgenmsg.
 _NFT_HEAD = 4
-#: Objects of nftables (enum nf_tables_msg_types): the type of NFT_MSG_NEW*, the number of the
-#: attribute with its own name (None: no name) and the numbers with the names of its containers.
-_NFT_OBJECTS = (
+#: Objects of nftables (enum nf_tables_msg_types): the type of NFT_MSG_NEW*, the numbers of the
+#: attributes with its own name (None: without one) and with the names of what it is in.
+_NftObject = tuple[int, str, str, int | None, tuple[tuple[str, int], ...]]
+_NFT_OBJECTS: tuple[_NftObject, ...] = (
     (0, "TABLE", "table", 1, ()),
     (3, "CHAIN", "chain", 3, (("table", 1),)),
     (6, "RULE", "rule", None, (("chain", 2), ("table", 1))),
@@ -75,6 +77,10 @@ _NFT_OBJECTS = (
     (22, "FLOWTABLE", "flow table", 2, (("table", 1),)),
 )
 _NFT_VERBS = (("NEW", "creating or changing"), ("GET", "looking up"), ("DEL", "removing"))
+#: struct nfgenmsg.nfgen_family (NFPROTO_*), as nft(8) writes it.
+_NFT_FAMILIES = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
+#: Objects that "replace" changes or creates.
+_REPLACED = ("ADDR", "ROUTE", "NEIGH", "QDISC")
 #: What to change, by the kernel's words.
 _ADVICE = (
     (
@@ -89,6 +95,14 @@ _ADVICE = (
     (
         "*IPv6 is disabled on this device*",
         "switch IPv6 on for the interface: sysctl net.ipv6.conf.INTERFACE.disable_ipv6=0",
+    ),
+    ("*Address already assigned*", "ip address lists the addresses; ip address replace changes it"),
+    ("*Address not found*", "ip address lists the addresses"),
+    ("mtu greater than device maximum", "choose a smaller MTU: ip -d link shows maxmtu"),
+    ("mtu less than device minimum", "choose a larger MTU: ip -d link shows minmtu"),
+    (
+        "Cannot delete qdisc with handle of zero*",
+        "the interface has only its default queueing discipline, which stays: nothing to remove",
     ),
     ("*qdisc*not found*", "check the name, or load the module: modprobe sch_NAME"),
     ("*qdisc kind is unknown*", "check the name, or load the module: modprobe sch_NAME"),
@@ -155,11 +169,13 @@ def reason(scene: Scene) -> Reason | None:
     if request.message:
         return answered([request.message])
     if found is None:
-        return None
+        return _reason_of_nftables(request, error)
     what = f"{found.noun} {show(name)}" if name else f"such {found.noun}"
     if error == "EEXIST":
         text = f"There is a {what} already." if name else f"There is {what} already."
         advice = [f"{found.command} lists what is there"]
+        if found.name in _REPLACED:
+            advice.append(f"{found.command} replace ... changes it")
         return Reason("exists", text, tuple(advice), is_seen_later=False)
     if error in ("ESRCH", "ENOENT", "EADDRNOTAVAIL") and request.type & 3:
         text = f"There is no {what.removeprefix('such ')}" + (
@@ -167,6 +183,39 @@ def reason(scene: Scene) -> Reason | None:
         )
         advice = [f"{found.command} lists what is there"]
         return Reason("not-found", text, tuple(advice), is_seen_later=False)
+    return None
+
+
+def _reason_of_nftables(request: Request, error: str) -> Reason | None:
+    """Why nftables refused to change an object, by the error."""
+    found = _nft_object(request)
+    if found is None:
+        return None
+    noun, own, parents = found
+    family = _NFT_FAMILIES.get(request.data[0], "ip") if request.data else "ip"
+    outer = [f"{family} table" if parent == "table" else parent for parent, _ in parents]
+    within = [f"{what} {show(value)}" for what, (_, value) in zip(outer, parents, strict=True)]
+    named = f"{noun} {show(own)}" if own else noun
+    seen = f"nft list {'tables' if noun == 'table' else 'ruleset'} shows what is there"
+    verb = request.type & 0xFF
+    is_new = any(verb == first for first, *_ in _NFT_OBJECTS)
+    if error == "ENOENT" and is_new and within:
+        missing = " or no ".join(reversed(within))
+        text = f"nftables has no {missing}, or no object that the {noun} refers to."
+        table = shell_word(dict(parents).get("table", "TABLE"))
+        advice = (seen, f"create what is missing first: nft add table {family} {table}")
+        return Reason("not-found", text, advice, is_seen_later=False)
+    if error == "ENOENT":
+        place = f" in the {' of the '.join(within)}" if within else f" of the family {family}"
+        text = f"nftables has no such {named}{place}."
+        return Reason("not-found", text, (seen,), is_seen_later=False)
+    if error == "EEXIST":
+        text = f"nftables has a {named} already, and it has other properties."
+        return Reason("exists", text, (seen,), is_seen_later=False)
+    if error == "EBUSY":
+        text = f"A rule or another object of nftables still uses the {named}."
+        advice = (f"{seen}; remove the rules that use it first",)
+        return Reason("busy", text, advice, is_seen_later=False)
     return None
 
 
@@ -195,22 +244,35 @@ def _object(request: Request) -> _Object | None:
     return _OBJECTS.get(request.type & ~3) if request.protocol == _ROUTE else None
 
 
-def _of_nftables(request: Request) -> tuple[str, str] | None:
-    """Return the name and the operation of a message of nftables; None for other messages."""
+def _nft_kind(request: Request) -> _NftObject | None:
+    """The row of a message of nftables; None of any other message."""
     kind = request.type & 0xFF
     if request.protocol != _NETFILTER or request.type >> 8 != _NFTABLES:
         return None
-    for first, name, noun, own, parents in _NFT_OBJECTS:
-        if not first <= kind < first + len(_NFT_VERBS):
-            continue
-        verb, words = _NFT_VERBS[kind - first]
-        named = _string(request, own) if own is not None else ""
-        what = f"the nftables {noun} {show(named)}" if named else f"an nftables {noun}"
-        for parent, number in parents:
-            if value := _string(request, number):
-                what += f" of the {parent} {show(value)}"
-        return f"NFT_MSG_{verb}{name}", f"{words} {what}"
-    return None
+    return next((row for row in _NFT_OBJECTS if 0 <= kind - row[0] < len(_NFT_VERBS)), None)
+
+
+def _nft_object(request: Request) -> tuple[str, str, list[tuple[str, str]]] | None:
+    """The noun of an object of nftables, its name, and the nouns and names of what it is in."""
+    row = _nft_kind(request)
+    if row is None:
+        return None
+    _, _, noun, own, parents = row
+    named = _string(request, own) if own is not None else ""
+    within = [(parent, value) for parent, at in parents if (value := _string(request, at))]
+    return noun, named, within
+
+
+def _of_nftables(request: Request) -> tuple[str, str] | None:
+    """The name of a message of nftables, and what it was to do; None of any other message."""
+    row, found = _nft_kind(request), _nft_object(request)
+    if row is None or found is None:
+        return None
+    verb, words = _NFT_VERBS[(request.type & 0xFF) - row[0]]
+    noun, named, within = found
+    what = f"the nftables {noun} {show(named)}" if named else f"an nftables {noun}"
+    what += "".join(f" of the {parent} {show(value)}" for parent, value in within)
+    return f"NFT_MSG_{verb}{row[1]}", f"{words} {what}"
 
 
 def _string(request: Request, number: int) -> str:

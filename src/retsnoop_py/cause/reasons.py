@@ -114,9 +114,7 @@ def kernel_message(scene: Scene) -> Reason | None:
             if match is not None:
                 text = f'The kernel reported: "{one}"'
                 names = [name for name in match.groups() if name is not None]
-                return Reason(
-                    "kernel-message", text, (advice.format(*names),), is_seen_later=False
-                )
+                return Reason("kernel-message", text, (advice.format(*names),), is_seen_later=False)
     words = " ".join(f'"{one}"' for one in scene.said[-2:])
     return Reason("kernel-message", f"The kernel reported: {words}", (), is_seen_later=False)
 
@@ -128,9 +126,11 @@ _ABOUT_MESSAGES = (
         "remove the option {0}, or check its spelling",
     ),
     (
-        r"\((\w+)\):.*(?:[Cc]an't find .*file ?system|[Bb]ad magic number)"
-        r"|\((\w+)\): Invalid superblock magic number"
-        r"|FAT-fs \((\w+)\): (?:bogus|invalid|bread failed|Can't find a valid)",
+        (
+            r"\((\w+)\):.*(?:[Cc]an't find .*file ?system|[Bb]ad magic number)"
+            r"|\((\w+)\): Invalid superblock magic number"
+            r"|FAT-fs \((\w+)\): (?:bogus|invalid|bread failed|Can't find a valid)"
+        ),
         "blkid /dev/{0} shows what is on the device; mount it as that type (empty: mkfs)",
     ),
     (
@@ -183,8 +183,10 @@ _ABOUT_MESSAGES = (
     ),
     (
         r"filesystem on (\S+) not supported as (\w+)",
-        "put {1} on another file system, such as ext4, XFS or tmpfs (of a container: a volume); "
-        "findmnt -T {0} shows what {0} is on",
+        (
+            "put {1} on another file system, such as ext4, XFS or tmpfs (of a container: a "
+            "volume); findmnt -T {0} shows what {0} is on"
+        ),
     ),
     (
         r"is in-use as upperdir/workdir",
@@ -196,8 +198,10 @@ _ABOUT_MESSAGES = (
     ),
     (
         r"\((\w+)\): .*bad geometry: block count (\d+) exceeds size of device \((\d+)",
-        "the file system is larger than /dev/{0}: {1} blocks, and the device has {2}; enlarge the "
-        "device or copy it again, completely",
+        (
+            "the file system has {1} blocks and /dev/{0} only {2}: enlarge the device, or copy it "
+            "again, completely"
+        ),
     ),
     (
         r"\((\w+)\): [Cc]ouldn't mount.*unsupported (?:optional|incompatible) features",

@@ -367,7 +367,7 @@ def written(text: str) -> Witnessed:
         ("m.c:(.text+0xa): undefined reference to `sqrt'", "no definition of sqrt", "-lNAME"),
         ("/usr/bin/ld: cannot find -lssl: No such file", "libssl.so", "libssl-dev"),
         ("Makefile:2: *** missing separator.  Stop.", "begin with a tab", "line 2"),
-        ("mount: /mnt: can't find UUID=\"1234\".", "No device has the UUID 1234", "lsblk"),
+        ('mount: /mnt: can\'t find UUID="1234".', "No device has the UUID 1234", "lsblk"),
         (
             "setquota: Mountpoint (or device) /srv not found or has no quota enabled.",
             "The file system at /srv is mounted without quotas",

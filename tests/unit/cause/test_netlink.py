@@ -80,3 +80,24 @@ def test_what_a_message_of_nftables_was_to_do() -> None:
     )
     other = Request(12, 1 << 8, "", bytes(4))
     assert name_of(other) == "nfnetlink"
+
+
+def test_why_nftables_refuses() -> None:
+    names = attribute(1, b"shop\0") + attribute(2, b"nochain\0")
+    rule = Request(12, 10 << 8 | 6, "", b"\1\0\0\0" + names)
+    found = reason(call("NFT_MSG_NEWRULE", errno.ENOENT, request=rule))
+    assert found.text.startswith("nftables has no inet table shop or no chain nochain")
+    assert found.advice[1].endswith("nft add table inet shop")
+    chain = attribute(1, b"shop\0") + attribute(3, b"in\0")
+    for kind, error, words_of_it in (
+        (5, errno.EBUSY, "still uses the chain in."),
+        (5, errno.ENOENT, "no such chain in in the ip table shop."),
+        (3, errno.EEXIST, "has a chain in already"),
+    ):
+        request = Request(12, 10 << 8 | kind, "", b"\2\0\0\0" + chain)
+        assert words_of_it in reason(call(name_of(request), error, request=request)).text
+
+
+def test_what_can_be_replaced() -> None:
+    route = refused(errno.EEXIST, NEWROUTE, 12, attribute(1, socket.inet_aton("10.1.0.0")))
+    assert reason(route).advice[1] == "ip route replace ... changes it"

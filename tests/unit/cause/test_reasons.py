@@ -482,7 +482,7 @@ def test_a_host_name_that_is_too_long() -> None:
         ("overlay: filesystem on /srv/up not supported as upperdir", "put upperdir on another"),
         (
             "EXT4-fs (sdb1): bad geometry: block count 8192 exceeds size of device (4096 blocks)",
-            "larger than /dev/sdb1: 8192 blocks, and the device has 4096",
+            "has 8192 blocks and /dev/sdb1 only 4096",
         ),
         ('ntfs3(sdb1): volume is dirty and "force" flag is not set!', "--clear-dirty /dev/sdb1"),
     ],
