@@ -58,6 +58,8 @@ _VERBS = (
     ("SET", "changing"),
 )
 _GATEWAY = 5
+#: IFLA_MASTER.
+_MASTER = 10
 #: Characters of the name of a network interface (IFNAMSIZ).
 _NAME = 15
 #: The subsystem of nftables among the messages of netfilter (NFNL_SUBSYS_NFTABLES).
@@ -157,15 +159,10 @@ def reason(scene: Scene) -> Reason | None:
         return None
     found = _object(request)
     name, error = object_of(request), errno_name(scene.call.error)
-    if error == "ENODEV" and found is not None and found.name == "LINK" and name:
-        return Reason("not-found", f"There is no network interface {show(name)}.", _links(name))
-    if error == "ERANGE" and found is not None and found.name == "LINK" and len(name) > _NAME:
-        return Reason(
-            "too-long",
-            f"The name {show(name)} is too long: an interface name has at most {_NAME} characters.",
-            ("choose a shorter name",),
-            is_seen_later=False,
-        )
+    if found is not None and found.name == "LINK":
+        of_link = _reason_of_link(request, found, name, error)
+        if of_link is not None:
+            return of_link
     if request.message:
         return answered([request.message])
     if found is None:
@@ -193,30 +190,71 @@ def _reason_of_nftables(request: Request, error: str) -> Reason | None:
         return None
     noun, own, parents = found
     family = _NFT_FAMILIES.get(request.data[0], "ip") if request.data else "ip"
-    outer = [f"{family} table" if parent == "table" else parent for parent, _ in parents]
-    within = [f"{what} {show(value)}" for what, (_, value) in zip(outer, parents, strict=True)]
+    within = [
+        f"{f'{family} table' if parent == 'table' else parent} {show(value)}"
+        for parent, value in parents
+    ]
     named = f"{noun} {show(own)}" if own else noun
-    seen = f"nft list {'tables' if noun == 'table' else 'ruleset'} shows what is there"
-    verb = request.type & 0xFF
-    is_new = any(verb == first for first, *_ in _NFT_OBJECTS)
+    seen = "nft list ruleset shows what is there"
+    is_new = any(request.type & 0xFF == first for first, *_ in _NFT_OBJECTS)
     if error == "ENOENT" and is_new and within:
         missing = " or no ".join(reversed(within))
-        text = f"nftables has no {missing}, or no object that the {noun} refers to."
-        table = shell_word(dict(parents).get("table", "TABLE"))
-        advice = (seen, f"create what is missing first: nft add table {family} {table}")
-        return Reason("not-found", text, advice, is_seen_later=False)
+        text = f"There is no {missing}, or no object that the {noun} refers to."
+        return Reason("not-found", text, (seen, *_nft_parents(family, parents)), False)
     if error == "ENOENT":
         place = f" in the {' of the '.join(within)}" if within else f" of the family {family}"
-        text = f"nftables has no such {named}{place}."
-        return Reason("not-found", text, (seen,), is_seen_later=False)
+        return Reason("not-found", f"There is no such {named}{place}.", (seen,), False)
     if error == "EEXIST":
-        text = f"nftables has a {named} already, and it has other properties."
-        return Reason("exists", text, (seen,), is_seen_later=False)
+        text = f"There is a {named} already, and it has other properties."
+        return Reason("exists", text, (seen,), False)
     if error == "EBUSY":
         text = f"A rule or another object of nftables still uses the {named}."
-        advice = (f"{seen}; remove the rules that use it first",)
-        return Reason("busy", text, advice, is_seen_later=False)
+        return Reason("busy", text, (f"{seen}; remove the rules that use it first",), False)
     return None
+
+
+def _nft_parents(family: str, parents: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """Commands that create the table of an object, and its chain."""
+    names = {noun: shell_word(value) for noun, value in parents}
+    if "table" not in names:
+        return ()
+    place = shell_word(family) + " " + names["table"]
+    table = f"nft add table {shell_word(family)} " + names["table"]
+    if "chain" not in names:
+        return (f"create the table first: {table}",)
+    chain = names["chain"] + " '{ type filter hook HOOK priority 0; }'"
+    return (f"create both first: {table}; nft add chain " + f"{place} {chain}",)
+
+
+def _reason_of_link(request: Request, found: _Object, name: str, error: str) -> Reason | None:
+    """Why the kernel refused to create or change a network interface, by the error."""
+    if error == "ENODEV" and name:
+        return Reason("not-found", f"There is no network interface {show(name)}.", _links(name))
+    if error == "ERANGE" and len(name) > _NAME:
+        return Reason(
+            "too-long",
+            f"The name {show(name)} is too long: an interface name has at most {_NAME} characters.",
+            ("choose a shorter name",),
+            is_seen_later=False,
+        )
+    return _no_setting(request, found) if error == "EOPNOTSUPP" else None
+
+
+def _no_setting(request: Request, found: _Object) -> Reason:
+    """A network interface that does not support what is to be set (EOPNOTSUPP)."""
+    if request.message:
+        text = f'The kernel reported: "{request.message}"'
+        return Reason("kernel-message", text, is_seen_later=False)
+    if _attribute(request, found.head, _MASTER):
+        text = (
+            "The interface after the word master cannot have other interfaces as members. "
+            "Only a bridge, bond, team or VRF interface can."
+        )
+        advice = "create such an interface: ip link add NAME type bridge"
+        return Reason("unsupported", text, (advice,), is_seen_later=False)
+    text = "The driver of the network interface does not support this setting."
+    advice = "ip -d link shows the type of the interface and its settings"
+    return Reason("unsupported", text, (advice,), is_seen_later=False)
 
 
 def answered(messages: Sequence[str]) -> Reason | None:

@@ -86,13 +86,13 @@ def test_why_nftables_refuses() -> None:
     names = attribute(1, b"shop\0") + attribute(2, b"nochain\0")
     rule = Request(12, 10 << 8 | 6, "", b"\1\0\0\0" + names)
     found = reason(call("NFT_MSG_NEWRULE", errno.ENOENT, request=rule))
-    assert found.text.startswith("nftables has no inet table shop or no chain nochain")
-    assert found.advice[1].endswith("nft add table inet shop")
+    assert found.text.startswith("There is no inet table shop or no chain nochain")
+    assert "nft add table inet shop; nft add chain inet shop nochain" in found.advice[1]
     chain = attribute(1, b"shop\0") + attribute(3, b"in\0")
     for kind, error, words_of_it in (
         (5, errno.EBUSY, "still uses the chain in."),
         (5, errno.ENOENT, "no such chain in in the ip table shop."),
-        (3, errno.EEXIST, "has a chain in already"),
+        (3, errno.EEXIST, "There is a chain in already"),
     ):
         request = Request(12, 10 << 8 | kind, "", b"\2\0\0\0" + chain)
         assert words_of_it in reason(call(name_of(request), error, request=request)).text
@@ -101,3 +101,12 @@ def test_why_nftables_refuses() -> None:
 def test_what_can_be_replaced() -> None:
     route = refused(errno.EEXIST, NEWROUTE, 12, attribute(1, socket.inet_aton("10.1.0.0")))
     assert reason(route).advice[1] == "ip route replace ... changes it"
+
+
+def test_an_interface_that_cannot_have_members() -> None:
+    link = refused(errno.EOPNOTSUPP, NEWLINK, 16, attribute(10, pack("=I", 3)))
+    assert "Only a bridge, bond, team or VRF interface can" in reason(link).text
+    other = refused(errno.EOPNOTSUPP, NEWLINK, 16, attribute(4, pack("=I", 70)))
+    assert "does not support this setting" in reason(other).text
+    words_of_it = refused(errno.EOPNOTSUPP, NEWLINK, 16, message="Device does not allow it")
+    assert reason(words_of_it).text == 'The kernel reported: "Device does not allow it"'
