@@ -11,7 +11,7 @@ from retsnoop_py.cause import files
 from retsnoop_py.cause.limits import cgroup_folder
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
-from retsnoop_py.cause.shell import shell_path
+from retsnoop_py.cause.shell import shell_path, shell_word
 from retsnoop_py.kernel.errno import errno_name
 
 __all__ = ["cpus", "no_file", "rejected_write"]
@@ -100,13 +100,25 @@ def no_file(scene: Scene) -> Reason | None:
     controller = name.partition(".")[0]
     if shown == "/" and controller in _read(folder / "cgroup.controllers").split():
         advice = "the root cgroup has no limits: create a cgroup below it, and set them there"
-    elif controller in _read(folder.parent / "cgroup.controllers").split():
+    elif commands := _enables(controller, Path(mount.point), folder):
         text += f" The controller {controller} is not enabled for it."
-        above = shell_path(str(folder.parent / "cgroup.subtree_control"))
-        advice = f"echo +{controller} >{above}"
+        advice = commands
     else:
         advice = f"ls {shell_path(str(folder))} lists the files that it has"
     return Reason("not-found", text, (advice,))
+
+
+def _enables(controller: str, top: Path, folder: Path) -> str:
+    """The commands that enable a controller for a cgroup, from the root on; "" without any."""
+    above = [one for one in reversed(folder.parents) if one == top or top in one.parents]
+    if not above or controller not in _read(above[0] / "cgroup.controllers").split():
+        return ""
+    files_of_it = [one / "cgroup.subtree_control" for one in above]
+    return "; ".join(
+        f"echo +{shell_word(controller)} >{shell_path(str(one))}"
+        for one in files_of_it
+        if controller not in _read(one).split()
+    )
 
 
 def _controllers(folder: Path, shown: str, error: str) -> Reason | None:
@@ -151,7 +163,8 @@ def _members(folder: Path, shown: str, error: str) -> Reason | None:
             f"echo threaded >{shell_path(str(folder / 'cgroup.type'))}, or use another cgroup",
         )
     if error == "ESRCH":
-        return Reason("not-found", "There is no process with the id that was written.")
+        text = "There is no process with the id that was written."
+        return Reason("not-found", text, ("it may have ended already: check the id (pgrep NAME)",))
     return None
 
 

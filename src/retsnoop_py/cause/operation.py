@@ -95,6 +95,7 @@ _OPERATIONS = (
     ("mremap", "mapping memory"),
     ("mlock*", "locking memory"),
     ("setpriority", "changing the nice value"),
+    ("sched_setaffinity", "choosing the CPUs of a process"),
     ("sched_set*", "changing the scheduling"),
     ("sethostname", "changing the host name"),
     ("settimeofday", "setting the clock"),

@@ -228,6 +228,7 @@ _FORKS = ("clone*", "fork", "vfork")
 _DENIALS = ("EPERM", "EACCES")
 #: Calls that create a file; open(2) may, and touch(1) sets the times of a file that it created.
 _CREATES = ("mkdir*", "mknod*", "symlink*", "link*", "creat", "open", "openat")
+_SCHEDULES = ("sched_setscheduler", "sched_setattr", "sched_setparam")
 _REQUESTS = ("RTM_*", "NFT_MSG_*", "*netlink*", "xfrm", "uevent")
 _REJECTIONS = ("EINVAL", "ERANGE", "E2BIG", "EOPNOTSUPP", "ENOPROTOOPT", "EDOM", "EOVERFLOW")
 #: Errors that drivers and file systems explain in the kernel log.
@@ -293,7 +294,8 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EAGAIN",), ("timer_create", "rt_sigqueueinfo", "rt_tgsigqueueinfo"), limits.signals),
     (("ENOMEM",), ("mmap", "mremap", "mprotect", "brk"), limits.memory),
     (("EACCES",), ("setpriority",), limits.nice),
-    (("EPERM",), ("sched_set*",), limits.real_time),
+    (("EPERM",), (*_SCHEDULES, "sched_setaffinity", "setpriority"), process.other_user),
+    (("EPERM",), _SCHEDULES, limits.real_time),
     (("EPERM", "EINVAL"), ("setrlimit", "prlimit64"), limits.raised),
     (("EIO", "EINVAL", "EACCES", "EPERM"), ("write*", "pwrite*"), mounts.not_writable),
     (("EINVAL", "ERANGE", "ENOENT"), ("write*", "pwrite*"), accepted.bad_value),

@@ -179,25 +179,25 @@ def test_cpus_that_a_cgroup_may_not_use(tmp_path: Path, monkeypatch: pytest.Monk
     assert "cpuset.cpus.effective is 4000" in reason.text
 
 
-def test_a_search_that_takes_too_long_ends_and_says_so(
+def test_a_controller_that_no_cgroup_above_enables(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holders, "_SECONDS", 0.0)
-    users = holders.processes(str(tmp_path))
-    assert not users.is_whole
-    assert "the search for more ended after" in str(users)
+    mount = files.Mount(str(tmp_path), "cgroup2", ("rw",), "none")
+    monkeypatch.setattr(files, "mount_of", lambda _: mount)
+    leaf = tmp_path / "a/b"
+    leaf.mkdir(parents=True)
+    for folder, text in ((tmp_path, "cpu cpuset\n"), (tmp_path / "a", "cpu\n"), (leaf, "\n")):
+        (folder / "cgroup.controllers").write_text(text)
+        (folder / "cgroup.subtree_control").write_text("cpu\n")
+    reason = found(failed("openat", errno.EACCES, (1, f"{leaf}/cpuset.cpus")))
+    assert reason.text.endswith("The controller cpuset is not enabled for it.")
+    names = [f"echo +cpuset >{one}/cgroup.subtree_control" for one in (tmp_path, tmp_path / "a")]
+    assert reason.advice == ("; ".join(names),)
+    unknown = found(failed("openat", errno.EACCES, (1, f"{leaf}/nosuch.max")))
+    assert unknown.advice[0].startswith("ls ")
 
 
-def test_the_name_of_a_process_may_be_any_bytes() -> None:
-    """prctl(2) takes bytes that are no text in UTF-8."""
-    name = "import ctypes; ctypes.CDLL(None).prctl(15, b'\\xff\\xfe', 0, 0, 0)"
-    serve = "import socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()"
-    tell = "print(s.getsockname()[1], flush=True); input()"
-    argv = [sys.executable, "-c", f"{name}\n{serve}\n{tell}"]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        port = int(process.stdout.readline())
-        (user,) = network._sockets(port)
-        assert f"(PID {process.pid}) listens on" in user
-        assert f"(PID {process.pid})" in bpf_programs._holder(Path(f"/proc/{process.pid}"))
-        process.kill()
+def test_the_cpus_of_a_process_of_another_user() -> None:
+    reason = found(failed("sched_setaffinity", errno.EPERM, arguments=(1, 8, 0, 0, 0, 0), uid=4711))
+    assert reason.kind == "owner"
+    assert "(PID 1) belongs to root" in reason.text
