@@ -83,6 +83,16 @@ _NUMBERS = {
     "proc_douintvec_minmax": (32, False),
     "proc_dou8vec_minmax": (32, False),
     "proc_doulongvec_minmax": (64, False),
+    # these do more, and leave the number to proc_dointvec_minmax()
+    "proc_dointvec_minmax_sysadmin": (32, True),
+    "proc_dointvec_minmax_coredump": (32, True),
+    "yama_dointvec_minmax": (32, True),
+    "bpf_unpriv_handler": (32, True),
+    "overcommit_policy_handler": (32, True),
+    "dirty_ratio_handler": (32, True),
+    "dirty_background_ratio_handler": (32, True),
+    "drop_caches_sysctl_handler": (32, True),
+    "perf_cpu_time_max_percent_handler": (32, True),
 }
 #: struct witness_place, _PLACES per call; WITNESS_OF_* and WITNESS_PLACE_*.
 _PLACE, _PLACES = Struct("=QIIII"), 4

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import stat
 from fnmatch import fnmatchcase
 
@@ -15,7 +16,7 @@ from retsnoop_py.cause.waiting import locks, proc
 from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.value import Value
 
-__all__ = ["locked", "not_aligned", "not_mappable", "not_seekable", "wrong_kind"]
+__all__ = ["locked", "no_direct", "not_aligned", "not_mappable", "not_seekable", "wrong_kind"]
 
 #: mmap(2): the argument with the descriptor.
 _MAPPED = 4
@@ -78,6 +79,23 @@ def _of_file_system(scene: Scene, feature: str) -> Reason | None:
         f"The {mount.kind} file system at {show(mount.point)} does not support {feature} for "
         f"{show(path)}.",
         (f"do without {what}, or use a file system that has it",),
+    )
+
+
+def no_direct(scene: Scene) -> Reason | None:
+    """open(2) with O_DIRECT in a file system without direct I/O (EINVAL)."""
+    path, mount = scene.path, files.mount_of(scene.path) if scene.path else None
+    flags = scene.call.arguments[1 if scene.call.name == "open" else 2]
+    if path is None or mount is None or not flags & os.O_DIRECT:
+        return None
+    return Reason(
+        "unsupported",
+        f"The program opened {show(path)} with O_DIRECT, which the {mount.kind} file system at "
+        f"{show(mount.point)} does not support.",
+        (
+            "switch direct I/O off in the program (dd: without direct; QEMU: cache=writeback)",
+            "or put the file on another file system, such as ext4 or XFS",
+        ),
     )
 
 

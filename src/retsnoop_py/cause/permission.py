@@ -22,6 +22,7 @@ __all__ = [
     "given_away",
     "no_access_time",
     "not_owner",
+    "not_owner_of_list",
     "sticky",
 ]
 
@@ -247,6 +248,12 @@ def not_owner(scene: Scene) -> Reason | None:
         f"{files.user_name(scene.who.uid)}.",
         (f"run it as {_owner_or_root(status)}",),
     )
+
+
+def not_owner_of_list(scene: Scene) -> Reason | None:
+    """Only the owner of a file may change its access control list."""
+    name = scene.call.text(1) or ""
+    return not_owner(scene) if name.startswith("system.posix_acl_") else None
 
 
 def given_away(scene: Scene) -> Reason | None:

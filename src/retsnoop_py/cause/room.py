@@ -59,15 +59,14 @@ def no_space(scene: Scene) -> Reason | None:
         )
     total, free = there.f_blocks * there.f_frsize, there.f_bavail * there.f_frsize
     asked = scene.call.arguments[3] if scene.call.name == "fallocate" else 0
-    if asked > free > 0:
+    if asked > free > 0 or asked > total:
         grow = f"or {resize.format(f'size={size_option(asked + total)}')}"
+        less = "request less" if asked > total else "request less, or remove files there"
         return Reason(
             "space",
-            f"{where} has {size(free)} free, and {size(asked)} were requested.",
-            (
-                "request less, or remove files there",
-                grow if mount.kind in _SIZED else "or choose another place",
-            ),
+            f"{where} has {size(total)} in all and {size(free)} free, and {size(asked)} were "
+            "requested.",
+            (less, grow if mount.kind in _SIZED else "or choose another place"),
         )
     if free > _SMALL and free > total // 100:
         return None

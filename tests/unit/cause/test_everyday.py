@@ -318,6 +318,23 @@ def test_the_python_of_the_tests_can_be_run() -> None:
     assert subprocess.run([sys.executable, "-c", ""], check=False).returncode == 0
 
 
+def test_a_file_system_without_direct_transfers() -> None:
+    flags = os.O_RDONLY | os.O_DIRECT
+    one = call("openat", errno.EINVAL, (1, "/proc/version"), arguments=(0, 0, flags, 0, 0, 0))
+    assert "with O_DIRECT, which the proc file system at /proc does not support" in reason(one).text
+    plain = call("openat", errno.EINVAL, (1, "/proc/version"), arguments=(0, 0, 0, 0, 0, 0))
+    assert reason_of(Scene(plain, Witnessed((plain,)), Identity(0, 0))) is None
+
+
+def test_the_access_control_list_of_another_user(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.touch()
+    listed = (0, str(file)), (1, "system.posix_acl_access")
+    found = reason(call("setxattr", errno.EPERM, *listed, uid=OTHER))
+    assert found.kind == "owner"
+    assert found.text.startswith(f"Only the owner of {file} (")
+
+
 def test_a_device_without_a_file_system_that_mount_recognizes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
