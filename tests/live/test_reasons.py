@@ -366,6 +366,32 @@ ROWS |= {
         "mkdir -p /sys/fs/cgroup/old",
         "rmdir /sys/fs/cgroup/old",
     ),
+    "cgroup controller": Row(
+        "sh -c 'echo 0 >/sys/fs/cgroup/top/low/cpuset.cpus'",
+        (
+            "The controller cpuset is not enabled for it",
+            (
+                "echo +cpuset >/sys/fs/cgroup/cgroup.subtree_control; "
+                "echo +cpuset >/sys/fs/cgroup/top/cgroup.subtree_control"
+            ),
+        ),
+        "mkdir -p /sys/fs/cgroup/top/low",
+        "rmdir /sys/fs/cgroup/top/low /sys/fs/cgroup/top",
+    ),
+    "CPUs of another user's process": Row(
+        f"{NOBODY} taskset -pc 0 1", ("(PID 1) belongs to root", "run it as root")
+    ),
+    "no file system": Row(
+        "mount /dev/loop5 /mnt",
+        ("mount found no file system on /dev/loop5", "lsblk -f /dev/loop5"),
+        "modprobe loop; dd if=/dev/zero of=/tmp/reasons/empty bs=1M count=4 2>/dev/null;"
+        "losetup /dev/loop5 /tmp/reasons/empty",
+        "losetup -d /dev/loop5",
+    ),
+    "setting with a handler of its own": Row(
+        "sysctl -w kernel.kptr_restrict=9",
+        ("kernel.kptr_restrict takes a number from 0 to 2, and not the value 9",),
+    ),
     "busy lock": Row(
         "flock -n /tmp/reasons/lock true",
         ("flock /tmp/reasons/lock sleep 1000", "a lock on /tmp/reasons/lock"),

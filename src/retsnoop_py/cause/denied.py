@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 
 from retsnoop_py.cause.events import Denied
 from retsnoop_py.cause.files import user_name
@@ -52,6 +53,14 @@ def missing_call(scene: Scene) -> Reason | None:
     return Reason("unsupported", text, (advice,), is_seen_later=False)
 
 
+#: By call: the namespace that a process has to create to use the call in a user namespace.
+_OWN = (
+    ("set*name", "a UTS namespace (unshare --user --map-root-user --uts)"),
+    ("RTM_*", "a network namespace (unshare --user --map-root-user --net)"),
+    ("NFT_*", "a network namespace (unshare --user --map-root-user --net)"),
+)
+
+
 def denials(scene: Scene) -> Sequence[Denied]:
     """The capabilities that the thread did not have when this call tested them, in order."""
     call = scene.call
@@ -88,6 +97,9 @@ def capability(scene: Scene) -> Reason | None:
             "it only in its own user namespace."
         )
         advice = ("run it outside of the user namespace (a rootless container is one)",)
+        own = next((one for glob, one in _OWN if fnmatchcase(scene.call.name, glob)), None)
+        if own is not None:
+            advice = (f"create {own} together with the user namespace", f"or {advice[0]}")
     elif scene.call.uid == 0:
         text = f"This requires {name}. The process runs as root, and does not have it."
         short = name.removeprefix("CAP_")

@@ -6,8 +6,10 @@ from __future__ import annotations
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
 
-__all__ = ["chrooted", "ended", "nested_too_deep", "no_setns"]
+__all__ = ["chrooted", "ended", "nested_too_deep", "no_setns", "unmapped"]
 
+#: chown(2): an owner or group that stays.
+_UNCHANGED = 0xFFFFFFFF
 _CLONE_NEWUSER = 0x10000000
 #: user_namespace.level of the innermost one (create_user_ns()).
 _MOST_LEVELS = 32
@@ -72,6 +74,35 @@ def chrooted(scene: Scene) -> Reason | None:
             "or create the user namespace before chroot",
         ),
         is_seen_later=False,
+    )
+
+
+def unmapped(scene: Scene) -> Reason | None:
+    """A user or group that the user namespace of the process does not have (EINVAL)."""
+    call, state = scene.call, scene.call.state
+    if state is None or not state.namespace:
+        return None
+    if call.name == "setgroups":
+        what = "One of the groups"
+    else:
+        is_group = "gid" in call.name
+        at = {"fchownat": 2, "chown": 1, "lchown": 1, "fchown": 1}.get(call.name, 0)
+        numbers = [one & 0xFFFFFFFF for one in call.arguments[at : at + 2]]
+        numbers = [one for one in numbers if one not in (0, _UNCHANGED)]
+        if not numbers:
+            return None
+        noun = "group" if is_group else "user or group"
+        what = f"The {noun} {' or '.join(dict.fromkeys(map(str, numbers)))}"
+    return Reason(
+        "namespace",
+        f"{what} does not exist in the user namespace of the process: its map (/proc/PID/uid_map, "
+        "gid_map) has no such number.",
+        (
+            (
+                "use numbers that are mapped, or map more: usermod --add-subuids 100000-165535 "
+                "--add-subgids 100000-165535 USER (podman system migrate; unshare --map-auto)"
+            ),
+        ),
     )
 
 

@@ -23,6 +23,7 @@ from retsnoop_py.cause import (
     decisions,
     denied,
     file_systems,
+    ipc,
     limits,
     modules,
     mounts,
@@ -229,6 +230,7 @@ _DENIALS = ("EPERM", "EACCES")
 #: Calls that create a file; open(2) may, and touch(1) sets the times of a file that it created.
 _CREATES = ("mkdir*", "mknod*", "symlink*", "link*", "creat", "open", "openat")
 _SCHEDULES = ("sched_setscheduler", "sched_setattr", "sched_setparam")
+_OF_KEYS = ("ENOKEY", "EKEYEXPIRED", "EKEYREVOKED", "EKEYREJECTED")
 _REQUESTS = ("RTM_*", "NFT_MSG_*", "*netlink*", "xfrm", "uevent")
 _REJECTIONS = ("EINVAL", "ERANGE", "E2BIG", "EOPNOTSUPP", "ENOPROTOOPT", "EDOM", "EOVERFLOW")
 #: Errors that drivers and file systems explain in the kernel log.
@@ -274,6 +276,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("ENAMETOOLONG",), _PATHS, not_found.too_long),
     (("EINVAL",), ("sethostname", "setdomainname"), not_found.long_host_name),
     # namespaces
+    (("EINVAL",), ("*chown*", "setuid", "setgid", "setre*", "setgroups"), namespaces.unmapped),
     (("ENOMEM",), _FORKS, namespaces.ended),
     (("ENOSPC", "EUSERS"), ("unshare", "clone"), namespaces.nested_too_deep),
     (("EPERM",), ("unshare", "clone"), namespaces.chrooted),
@@ -282,6 +285,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     # limits and settings
     (("EAGAIN",), _FORKS, limits.pids),
     (("*",), _PATHS, sysctl.sysctl),
+    (("*",), ("shm*", "sem*", "msg*"), ipc.system_v),
     (("EMFILE",), ("mq_open",), limits.message_queues),
     (("EMFILE",), _PATHS, limits.open_files),
     (("ETOOMANYREFS",), ("sendmsg", "sendmmsg", "io_uring_register"), limits.in_flight),
@@ -335,7 +339,8 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EINVAL", "EBUSY"), ("pivot_root",), mounts.no_pivot),
     (("ENODATA",), ("*getxattr*", "*removexattr*"), file_systems.missing_attribute),
     (("EXDEV",), ("rename*", "link*", "copy_file_range"), mounts.two_file_systems),
-    (("ENOKEY",), _PATHS, mounts.encrypted),
+    (_OF_KEYS, ("request_key", "keyctl", "add_key"), ipc.no_key),
+    (("ENOKEY",), ("open*", *_CREATES, "rename*", "unlink*", "truncate"), mounts.encrypted),
     (("ENOEXEC", "EIO"), ("execve*",), present.program_format),
     (("ENXIO", "ENODEV"), ("open*", "creat"), network.special_file),
     (("EOPNOTSUPP",), _OF_FILE_SYSTEM, mounts.not_supported),

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from tests.unit.cause.test_refused import failed, found
 
-from retsnoop_py.cause import bpf_programs, busy, cgroups, files, holders, modules, network, room
+from retsnoop_py.cause import busy, cgroups, files, holders, modules, room
+from retsnoop_py.cause.events import State
 
 
 @pytest.fixture
@@ -201,3 +202,11 @@ def test_the_cpus_of_a_process_of_another_user() -> None:
     reason = found(failed("sched_setaffinity", errno.EPERM, arguments=(1, 8, 0, 0, 0, 0), uid=4711))
     assert reason.kind == "owner"
     assert "(PID 1) belongs to root" in reason.text
+
+
+def test_a_user_that_the_user_namespace_does_not_have() -> None:
+    inside = State(namespace=1)
+    owner = failed("fchownat", errno.EINVAL, arguments=(0, 0, 5, 0xFFFFFFFF, 0, 0), state=inside)
+    assert found(owner).text.startswith("The user or group 5 does not exist in the user namespace")
+    group = failed("setgid", errno.EINVAL, arguments=(7, 0, 0, 0, 0, 0), state=inside)
+    assert found(group).text.startswith("The group 7 does not exist")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.unit.cause.test_reasons import OTHER, call
 
-from retsnoop_py.cause import limits, sysctl
+from retsnoop_py.cause import ipc, limits, sysctl
 from retsnoop_py.cause.events import Address, Denied, Ended, State, SystemCall, Witnessed
 from retsnoop_py.cause.files import Identity
 from retsnoop_py.cause.killed import killed
@@ -151,6 +151,8 @@ def test_a_capability_of_another_user_namespace() -> None:
     one = failed("sethostname", errno.EPERM, uid=0, state=state(ALL, namespace=1))
     reason = found(one, Denied(7, 7, 21, namespace=0))
     assert "has it only in its own user namespace" in text(reason)
+    assert reason is not None
+    assert "--uts" in reason.advice[0]
 
 
 def test_seccomp_is_the_reason_where_the_kernel_did_not_begin_the_call() -> None:
@@ -314,8 +316,11 @@ def test_a_descriptor_is_named_where_the_call_has_no_other() -> None:
     assert found(failed("mmap", errno.EBADF, arguments=(0, 1, 1, 2, 7, 0))) is None
 
 
-def test_a_size_beyond_a_setting(proc_sys: ProcSys) -> None:
+def test_a_size_beyond_a_setting(
+    proc_sys: ProcSys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     proc_sys.set("kernel.msgmax", "8192")
+    monkeypatch.setattr(ipc, "_TABLES", tmp_path)
     large, small = (failed("msgsnd", errno.EINVAL, arguments=(0, 0, n, 0, 0, 0)) for n in (9000, 5))
     assert "(8192, 8 KiB); 9000 were to be sent" in text(found(large))
     assert found(small) is None
@@ -324,3 +329,18 @@ def test_a_size_beyond_a_setting(proc_sys: ProcSys) -> None:
 def test_a_path_that_is_too_long_is_shown_by_its_start() -> None:
     one = call("openat", errno.ENAMETOOLONG, (1, "/tmp/" + "n" * 250))
     assert text(found(one)).startswith(f"The path /tmp/{'n' * 35}... has a name")
+
+
+@pytest.mark.parametrize(
+    ("flag", "name"),
+    [(0x10000000, "user"), (0x40000000, "net"), (0x20000000, "pid"), (0x20000, "mnt")],
+)
+def test_the_kind_of_namespace_that_is_used_up(proc_sys: ProcSys, flag: int, name: str) -> None:
+    for one in ("user", "net", "pid", "mnt"):
+        proc_sys.set(f"user.max_{one}_namespaces", "3")
+    call_of_it = failed("unshare", errno.ENOSPC, arguments=(flag, 0, 0, 0, 0, 0))
+    assert f"as user.max_{name}_namespaces allows: 3" in text(
+        found(call_of_it, chain=("inc_ucount",))
+    )
+    several = failed("unshare", errno.ENOSPC, arguments=(0x50000000, 0, 0, 0, 0, 0))
+    assert found(several, chain=("inc_ucount",)) is None
