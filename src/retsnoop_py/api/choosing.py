@@ -107,6 +107,14 @@ class Chosen(Value):
         return self.choice is not None and self.choice.line is not None
 
     @property
+    def has_words(self) -> bool:
+        """Whether they have words for its error, and not only a name of it."""
+        found = self.choice.evidence if self.choice is not None else ()
+        return any(
+            one in found for one in (Evidence.ERROR_TEXT, Evidence.OTHER_WORDS, Evidence.ANSWER)
+        )
+
+    @property
     def may_be_another(self) -> bool:
         """True if the command's message may instead be about a netlink answer."""
         return not self.is_hinted_at or not (
@@ -256,7 +264,7 @@ class Survey:
         if unresolved is not None and status:
             return _told(unresolved)
         is_hinted_at = chosen is not None and chosen.is_hinted_at
-        if status and not is_hinted_at:
+        if status and not (chosen is not None and chosen.has_words):
             checked = self._checked_by_program() if chosen is None else None
             checked = checked or own_decision(self.witnessed)
             if checked is not None:

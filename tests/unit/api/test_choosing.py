@@ -78,6 +78,13 @@ def test_known_words_of_the_program_explain_more_than_a_call_that_it_did_not_rep
     reason = made.end_reason(chosen, 1)
     assert reason is not None
     assert "has the flag no_new_privs" in reason.text
+    # a warning that names the path, and no error, is not about the failure
+    made, chosen = survey("/mnt is not used.\nerror: externally-managed-environment\n", SHELL)
+    assert chosen is not None
+    assert chosen.is_hinted_at
+    reason = made.end_reason(chosen, 1)
+    assert reason is not None
+    assert "pip does not change them" in reason.text
 
 
 def one_request(error: str) -> FailingCalls:
