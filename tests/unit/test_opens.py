@@ -33,6 +33,7 @@ ALLOWED = {
     ("cause/holders.py", "_mapped_files"): "/proc/PID/maps",
     ("cause/holders.py", "_mounts"): "/proc/self/mountinfo",
     ("cause/holders.py", "_text"): "/proc/swaps and /sys, by a device number",
+    ("cause/ipc.py", "_objects"): "/proc/sysvipc, one of three names",
     ("cause/limits.py", "_events"): "a file of a cgroup",
     ("cause/limits.py", "_mount_point"): "/proc/self/mounts",
     ("cause/limits.py", "_number"): "a file of a cgroup",
