@@ -183,10 +183,10 @@ _ABOUT_MESSAGES = (
         "choose an empty workdir beside upperdir, in the same file system",
     ),
     (
-        r"filesystem on (\S+) not supported as (\w+)",
+        r"filesystem on \S+ not supported as (\w+)",
         (
-            "put {1} on another file system, such as ext4, XFS or tmpfs (of a container: a "
-            "volume); findmnt -T {0} shows what {0} is on"
+            "put {0} on another file system, such as ext4, XFS or tmpfs (of a container: a "
+            "volume); findmnt -T DIRECTORY shows the file system"
         ),
     ),
     (

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from tests.unit.cause.test_refused import failed, found
 
-from retsnoop_py.cause import busy, cgroups, files, holders, modules, room
+from retsnoop_py.cause import bpf_programs, busy, cgroups, files, holders, modules, network, room
 from retsnoop_py.cause.events import State
 
 
@@ -178,6 +178,30 @@ def test_cpus_that_a_cgroup_may_not_use(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(cgroups, "cgroup_folder", lambda _: tmp_path)
     reason = found(failed("sched_setaffinity", errno.EINVAL))
     assert "cpuset.cpus.effective is 4000" in reason.text
+
+
+def test_a_search_that_takes_too_long_ends_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(holders, "_SECONDS", 0.0)
+    users = holders.processes(str(tmp_path))
+    assert not users.is_whole
+    assert "the search for more ended after" in str(users)
+
+
+def test_the_name_of_a_process_may_be_any_bytes() -> None:
+    """prctl(2) takes bytes that are no text in UTF-8."""
+    name = "import ctypes; ctypes.CDLL(None).prctl(15, b'\\xff\\xfe', 0, 0, 0)"
+    serve = "import socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); s.listen()"
+    tell = "print(s.getsockname()[1], flush=True); input()"
+    argv = [sys.executable, "-c", f"{name}\n{serve}\n{tell}"]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        (user,) = network._sockets(port)
+        assert f"(PID {process.pid}) listens on" in user
+        assert f"(PID {process.pid})" in bpf_programs._holder(Path(f"/proc/{process.pid}"))
+        process.kill()
 
 
 def test_a_controller_that_no_cgroup_above_enables(
