@@ -13,7 +13,7 @@ from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path, shell_word
 from retsnoop_py.kernel.errno import errno_name
 
-__all__ = ["busy", "module_in_use", "no_swap_space"]
+__all__ = ["busy", "module_in_use", "no_swap_space", "swap_file"]
 
 _MODULES, _SWAPS = Path("/sys/module"), Path("/proc/swaps")
 
@@ -217,6 +217,24 @@ def no_swap_space(scene: Scene) -> Reason | None:
         f"{show(path)} is not in use as swap space.",
         ("swapon --show lists the swap space that is in use",),
     )
+
+
+def swap_file(scene: Scene) -> Reason | None:
+    """A swap file in use: a second swapon(2), or a call that removes, renames or links it."""
+    for path in (scene.path, scene.target):
+        if path is None or os.path.realpath(path) not in _swaps():
+            continue
+        if scene.call.name == "swapon":
+            return _busy(
+                f"{show(path)} is in use as swap space already.",
+                "swapon --show lists the swap space",
+            )
+        return _busy(
+            f"{show(path)} is in use as swap space: no user can remove or rename it, not even "
+            "root.",
+            f"swapoff {shell_path(path)}",
+        )
+    return None
 
 
 def _swaps() -> list[str]:

@@ -314,6 +314,8 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EROFS", "EACCES", "EPERM"), _PATHS, file_systems.write_protected),
     (("EROFS",), _PATHS, mounts.read_only),
     (_DENIALS, _PATHS, limits.cgroup_device),
+    (("EPERM",), ("unlink*", "rename*", "link*"), busy.swap_file),
+    (("EBUSY",), ("swapon",), busy.swap_file),
     (_DENIALS, _PATHS, permission.attributes),
     (_DENIALS, ("unlink*", "rename*", "rmdir"), permission.sticky),
     (("EPERM",), ("*chmod*", "*chown*", "*link*", "mknod*"), file_systems.no_owners),

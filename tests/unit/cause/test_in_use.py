@@ -145,6 +145,18 @@ def test_a_quota_names_use_and_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reason.advice[1] == "or raise the limit: setquota -u root 0 200 0 0 /mnt/q"
 
 
+def test_a_swap_file_that_is_in_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "swaps"
+    table.write_text(f"Filename Type Size Used Priority\n{tmp_path}/swap file 4092 0 -2\n")
+    monkeypatch.setattr(busy, "_SWAPS", table)
+    (tmp_path / "swap").touch()
+    reason = found(failed("unlinkat", errno.EPERM, (1, f"{tmp_path}/swap")))
+    assert reason.kind == "busy"
+    assert reason.advice == (f"swapoff {tmp_path}/swap",)
+    again = found(failed("swapon", errno.EBUSY, (0, f"{tmp_path}/swap")))
+    assert again.text.endswith("is in use as swap space already.")
+
+
 def test_no_swap_space_there() -> None:
     reason = found(failed("swapoff", errno.EINVAL, (0, "/nosuch")))
     assert reason.text == "/nosuch is not in use as swap space."
