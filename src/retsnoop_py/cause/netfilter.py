@@ -7,22 +7,18 @@ the rule after the command ended.
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Sequence
 
 from retsnoop_py.cause.events import Dropped
 from retsnoop_py.cause.reason import Reason, Scene
-from retsnoop_py.cause.shell import shell_word
+from retsnoop_py.cause.shell import is_nft_name, shell_word
 
 __all__ = ["dropped", "netfilter"]
 
 #: Functions that return EPERM for a packet that a firewall dropped.
 _HOOKS = ("nf_hook_slow", "nf_hook_slow_list", "nf_queue")
 _SECONDS = 5
-#: A name as nft(8) reads it. The kernel allows any bytes in a name, and nft joins its arguments to
-#: one text of commands: a table "x; flush ruleset" would empty the firewall.
-_NAME = re.compile(r"[A-Za-z_.][\w./-]*", re.ASCII)
 _NO_NAME = "nft list ruleset shows the chain; its name, or that of its table, fits in no command"
 
 
@@ -102,7 +98,7 @@ def _names(one: Dropped) -> tuple[str, str, str]:
 
 def _is_named(one: Dropped) -> bool:
     """Return whether nft(8) can name the chain."""
-    return all(map(_NAME.fullmatch, _names(one)))
+    return all(map(is_nft_name, _names(one)))
 
 
 def _target(one: Dropped) -> str:

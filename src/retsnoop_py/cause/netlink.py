@@ -15,7 +15,7 @@ from struct import unpack_from
 from retsnoop_py.cause.events import Request, SystemCall
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
-from retsnoop_py.cause.shell import shell_word
+from retsnoop_py.cause.shell import is_nft_name, shell_word
 from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.text import close_names
 from retsnoop_py.value import Value
@@ -216,7 +216,7 @@ def _reason_of_nftables(request: Request, error: str) -> Reason | None:
 def _nft_parents(family: str, parents: Sequence[tuple[str, str]]) -> tuple[str, ...]:
     """Commands that create the table of an object, and its chain."""
     names = {noun: shell_word(value) for noun, value in parents}
-    if "table" not in names:
+    if "table" not in names or not all(is_nft_name(value) for _, value in parents):
         return ()
     place = shell_word(family) + " " + names["table"]
     table = f"nft add table {shell_word(family)} " + names["table"]

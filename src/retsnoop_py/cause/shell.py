@@ -7,11 +7,13 @@ import os
 import re
 import shlex
 
-__all__ = ["shell_path", "shell_word"]
+__all__ = ["is_nft_name", "shell_path", "shell_word"]
 
 #: Words that are quoted although they have no special character: zsh replaces =ls by the path of
 #: ls, and fish %self by its process id.
 _REPLACED = re.compile(r"[=%][\w@%+=:,./-]*", re.ASCII)
+#: Names that nft(8) reads as names, and not as commands.
+_NFT_NAME = re.compile(r"[A-Za-z_.][\w./-]*", re.ASCII)
 
 
 def shell_word(text: str) -> str:
@@ -37,3 +39,11 @@ def _escaped(character: str) -> str:
     if character.isprintable() and character not in "'\\":
         return character
     return "".join(f"\\x{byte:02x}" for byte in os.fsencode(character))
+
+
+def is_nft_name(text: str) -> bool:
+    """Return whether nft(8) reads ``text`` as a name.
+
+    nft joins its arguments and splits them itself: quoting for the shell does not help.
+    """
+    return bool(_NFT_NAME.fullmatch(text))

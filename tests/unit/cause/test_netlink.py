@@ -88,6 +88,9 @@ def test_why_nftables_refuses() -> None:
     found = reason(call("NFT_MSG_NEWRULE", errno.ENOENT, request=rule))
     assert found.text.startswith("There is no inet table shop or no chain nochain")
     assert "nft add table inet shop; nft add chain inet shop nochain" in found.advice[1]
+    names = attribute(1, b"x; flush ruleset\0") + attribute(2, b"nochain\0")
+    rule = Request(12, 10 << 8 | 6, "", b"\1\0\0\0" + names)
+    assert not any("flush" in one for one in reason(call(name_of(rule), 2, request=rule)).advice)
     chain = attribute(1, b"shop\0") + attribute(3, b"in\0")
     for kind, error, words_of_it in (
         (5, errno.EBUSY, "still uses the chain in."),
