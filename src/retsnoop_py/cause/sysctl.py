@@ -48,6 +48,7 @@ class Setting(Struct, frozen=True, forbid_unknown_fields=True):
     functions: tuple[str, ...] = ()
     not_functions: tuple[str, ...] = ()
     lacks: tuple[str, ...] = ()
+    tests: str = ""
     equals: int | None = None
     above: int | None = None
     given: tuple[int, int] | None = None
@@ -181,7 +182,7 @@ def _call_fits(row: Setting, scene: Scene) -> bool:
 def _tests_another(row: Setting, scene: Scene) -> bool:
     """Whether the kernel refused the call for another capability than the one of the setting."""
     tested = {capability_name(one.capability) for one in denials(scene)}
-    return bool(row.lacks and tested) and f"CAP_{row.lacks[0]}" not in tested
+    return bool(row.tests and tested) and f"CAP_{row.tests}" not in tested
 
 
 def _arguments_fit(row: Setting, arguments: Sequence[int]) -> bool:

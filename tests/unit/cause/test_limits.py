@@ -145,6 +145,10 @@ def test_a_setting_is_no_reason_where_the_kernel_tested_another_capability(
     bpf, admin = (Denied(7, 7, CAPABILITIES.index(name)) for name in ("BPF", "SYS_ADMIN"))
     assert "kernel.unprivileged_bpf_disabled is 2" in text(found(one, bpf, admin))
     assert text(found(one, admin)).startswith("This requires CAP_SYS_ADMIN.")
+    # Debian's kernel tests only CAP_SYS_ADMIN for perf_event_paranoid = 3
+    (tmp_path / "kernel/perf_event_paranoid").write_text("3\n")
+    event = failed("perf_event_open", errno.EACCES, state=state())
+    assert "kernel.perf_event_paranoid is 3" in text(found(event, admin))
 
 
 def test_a_capability_of_another_user_namespace() -> None:
