@@ -242,12 +242,24 @@ def not_owner(scene: Scene) -> Reason | None:
     if status.st_uid == scene.who.uid:
         return None
     owner = files.user_name(status.st_uid)
+    if "chown" in scene.call.name and _new_owner(scene) != _UNCHANGED:
+        return Reason(
+            "owner",
+            f"Only root may change the owner of {show(path)}, which is {owner}. The command ran as "
+            f"user {files.user_name(scene.who.uid)}.",
+            ("run it as root",),
+        )
     return Reason(
         "owner",
         f"Only the owner of {show(path)} ({owner}) or root may do this. The command ran as user "
         f"{files.user_name(scene.who.uid)}.",
         (f"run it as {_owner_or_root(status)}",),
     )
+
+
+def _new_owner(scene: Scene) -> int:
+    """Return the user that chown(2) makes the owner; _UNCHANGED: only the group changes."""
+    return scene.call.arguments[2 if scene.call.name == "fchownat" else 1] & 0xFFFFFFFF
 
 
 def not_owner_of_list(scene: Scene) -> Reason | None:

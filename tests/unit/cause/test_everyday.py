@@ -326,6 +326,15 @@ def test_a_file_system_without_direct_transfers() -> None:
     assert reason_of(Scene(plain, Witnessed((plain,)), Identity(0, 0))) is None
 
 
+def test_only_root_makes_another_user_the_owner(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    file.touch()
+    arguments = (0, 0, OTHER, 0xFFFFFFFF, 0, 0)
+    given = call("fchownat", errno.EPERM, (1, str(file)), uid=OTHER, arguments=arguments)
+    assert reason(given).text.startswith(f"Only root may change the owner of {file}, which is")
+    assert reason(given).advice == ("run it as root",)
+
+
 def test_the_access_control_list_of_another_user(tmp_path: Path) -> None:
     file = tmp_path / "f"
     file.touch()
