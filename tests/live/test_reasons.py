@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests.live.support import PROGRAMS, TOOL, compiled
 
+from retsnoop_py.kernel.syscalls import system_calls
 from retsnoop_py.vm.machine import Machine
 
 NOBODY = "setpriv --reuid 65534 --regid 65534 --clear-groups "
@@ -21,7 +23,7 @@ def python(*lines: str) -> str:
     return "python3 -S -c " + shlex.quote("\n".join(lines))
 
 
-#: Calls a system call by number and ends as programs do.
+#: Calls a system call by its number and ends as programs do. A row has names, such as ``NR_mlock``.
 RAW = (
     "import ctypes, os, sys",
     "libc = ctypes.CDLL(None, use_errno=True)",
@@ -32,7 +34,7 @@ RAW = (
 LOCK = (
     *RAW,
     "libc.malloc.restype = ctypes.c_void_p",
-    "call(149, ctypes.c_void_p(libc.malloc(1 << 20)), 1 << 20)",
+    "call(NR_mlock, ctypes.c_void_p(libc.malloc(1 << 20)), 1 << 20)",
 )
 #: The second string of the path is a loop, the socket is there, the FIFO has no reader.
 FILES = """
@@ -113,7 +115,7 @@ ROWS = {
         *setting("kernel.dmesg_restrict", "1"),
     ),
     "sysctl io_uring": Row(
-        python(*RAW, "call(425, 8, ctypes.create_string_buffer(256))"),
+        python(*RAW, "call(NR_io_uring_setup, 8, ctypes.create_string_buffer(256))"),
         ("kernel.io_uring_disabled is 2",),
         *setting("kernel.io_uring_disabled", "2"),
     ),
@@ -301,14 +303,14 @@ ROWS |= {
         "umount /tmp/reasons/ext; losetup -d /dev/loop7",
     ),
     "module in use": Row(
-        python(*RAW, "call(176, b'loop', 2048)"),
+        python(*RAW, "call(NR_delete_module, b'loop', 2048)"),
         ("The module loop is in use", "losetup -D"),
         "modprobe loop; dd if=/dev/zero of=/tmp/reasons/disk bs=1M count=1 2>/dev/null;"
         "losetup /dev/loop6 /tmp/reasons/disk",
         "losetup -d /dev/loop6",
     ),
     "unsupported file system": Row(
-        python(*RAW, "call(165, b'none', b'/mnt', b'nosuchfs', 0, 0)"),
+        python(*RAW, "call(NR_mount, b'none', b'/mnt', b'nosuchfs', 0, 0)"),
         ("does not support the file system type nosuchfs", "/lib/modules/"),
     ),
     "sysctl value": Row(
@@ -327,7 +329,7 @@ ROWS |= {
         ("No process has the reading end of the pipe open any more",),
     ),
     "call without arguments": Row(
-        python(*RAW, "call(253)"),
+        python(*RAW, "call(NR_inotify_init)"),
         ("as many inotify instances as fs.inotify.max_user_instances allows: 0",),
         "sysctl -qw fs.inotify.max_user_instances=0",
         "sysctl -qw fs.inotify.max_user_instances=128",
@@ -435,11 +437,19 @@ def _rows() -> Iterator[Any]:
         yield name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
 
 
-@pytest.mark.only_on("6.12")
+def _numbered(command: str, machine: Machine) -> str:
+    """The command with the machine's numbers of system calls."""
+    numbers = {
+        call.name: number
+        for number, call in system_calls(machine.arch.gnu.partition("-")[0]).items()
+    }
+    return re.sub(r"NR_(\w+)", lambda found: str(numbers[found[1]]), command)
+
+
 @pytest.mark.parametrize("name", list(_rows()))
 def test_the_first_paragraph_names_what_to_change(name: str, prepared: Machine) -> None:
     row = ROWS[name]
-    why = f"{shlex.quote(TOOL)} why --reruns 0 -- {row.command}"
+    why = f"{shlex.quote(TOOL)} why --reruns 0 -- {_numbered(row.command, prepared)}"
     script = f"{row.before or ':'}\n{why}; status=$?\n{row.behind or ':'}\nexit $status"
     result = prepared.run(["sh", "-c", script], timeout=400)
     first = " ".join(result.out.partition("\n\n")[0].split())
