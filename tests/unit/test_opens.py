@@ -43,7 +43,6 @@ ALLOWED = {
     ("cause/names.py", "_servers"): "/etc/resolv.conf",
     ("cause/network.py", "_down"): "/sys/class/net, a name of that directory",
     ("cause/network.py", "_sockets"): "/proc/net, one of four names",
-    ("cause/tables.py", "read_table"): "a file of this package",
     ("cause/security_modules.py", "_lockdown"): "a file of securityfs",
     ("cause/security_modules.py", "_yama"): "a setting of the kernel",
     ("cause/sockets.py", "no_ipv6"): "settings of the kernel, of two interfaces",
@@ -52,7 +51,6 @@ ALLOWED = {
     ("cause/sysctl.py", "_value"): "/proc/sys, by a name of sysctl.toml",
     ("cause/waiting/proc.py", "memory"): "/proc/PID/mem",
     ("cause/waiting/proc.py", "text_of"): "a file of /proc, of fixed names and process ids",
-    ("cause/wording.py", "_others"): "a file of this package",
     ("load/attaching.py", "_missing"): "the kernel's symbols",
     ("load/attaching.py", "register_once"): "/dev/kmsg",
     (
@@ -66,7 +64,6 @@ ALLOWED = {
     ("load/outcome.py", "read_baseline"): "--baseline",
     ("load/outcome.py", "read_expectations"): "--known-failures",
     ("load/refusal.py", "_type_reason"): "the object in memory",
-    ("load/since.py", "_tables"): "a file of this package",
     ("load/trial.py", "_kernel_btf"): "the kernel's BTF",
     ("load/trial.py", "_refuse_map"): "the object in memory",
     ("load/trial.py", "results"): "the object in memory",

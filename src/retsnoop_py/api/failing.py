@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from retsnoop_py.cause.complaint import Evidence
 from retsnoop_py.cause.events import SystemCall
 from retsnoop_py.cause.operation import object_of
 from retsnoop_py.kernel.errno import errno_name
+from retsnoop_py.package import read
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class _Rules(Value):
 def _rules() -> _Rules:
     import tomllib
 
-    text = files(__package__).joinpath("probing.toml").read_text()
+    text = read(Path(__file__).with_name("probing.toml")).decode()
     found = tomllib.loads(text)
     return _Rules(
         tuple(

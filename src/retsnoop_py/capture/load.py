@@ -20,13 +20,14 @@ from retsnoop_py.capture.configure import (
     configure,
     fill,
 )
-from retsnoop_py.capture.message_sources import Closing, MessageSources, message_sources
+from retsnoop_py.capture.message_sources import MessageSources, message_sources
 from retsnoop_py.capture.process_ids import ProcessIds, process_ids
 from retsnoop_py.errors import BpfError, RetsnoopError, UnavailableError
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.elf_file import ElfFile
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.switches import JIT
+from retsnoop_py.libbpf.closing import Closing, close_all
 from retsnoop_py.libbpf.links import unrun
 from retsnoop_py.libbpf.object import OBJECTS, BpfObject
 from retsnoop_py.settings import FilterSettings, Settings, TransportKind
@@ -177,8 +178,7 @@ class LoadedObject(Value):
 
     def detach(self) -> None:
         """Detach the task programs. Idempotent."""
-        for link in self.links:
-            link.close()
+        close_all(self.links)
 
     def close(self) -> None:
         """Detach the task programs and free the object. Idempotent."""

@@ -11,7 +11,6 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from errno import ENOENT
-from typing import Protocol
 
 from retsnoop_py.attach.features import Features
 from retsnoop_py.attach.kprobe import pmu_type
@@ -22,6 +21,7 @@ from retsnoop_py.kernel.btf_struct import BtfStruct
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.function_table import FunctionTable
 from retsnoop_py.kernel.functions import FuncFlags, Function
+from retsnoop_py.libbpf.closing import Closing
 from retsnoop_py.libbpf.links import PerfProbes, close_in_child
 from retsnoop_py.libbpf.object import BpfObject
 from retsnoop_py.mechanism import Mechanism
@@ -30,7 +30,7 @@ from retsnoop_py.settings import Settings
 from retsnoop_py.text import parse_release
 from retsnoop_py.value import Value
 
-__all__ = ["Closing", "MessageSources", "message_sources"]
+__all__ = ["MessageSources", "message_sources"]
 
 PRINTK_PROGRAM, STORED_PROGRAM = "rsn_message_printk", "rsn_message_stored"
 NETLINK_PROGRAM = "rsn_message_netlink"
@@ -57,13 +57,6 @@ _SPEAKERS = {
 }
 #: BPF_PROG_TYPE_KPROBE without an attach type: the kind of a program for single kprobes.
 _SINGLE = (2, 0)
-
-
-class Closing(Protocol):
-    """An attachment that lasts until it is closed."""
-
-    def close(self) -> None:
-        """Detach. Idempotent."""
 
 
 class MessageSources(Value):

@@ -134,20 +134,20 @@ class PathProbes:
         return self._source
 
     def attach(self, context: AttachContext) -> None:
-        """Attach to the blocks of the read functions, once for each function.
+        """Attach to the blocks of the read functions that are not attached yet.
 
         Raises UnavailableError if the kernel accepts no probe in any block.
         """
         if self._events is None:
             self._events = BlockEvents(context)
-        for number, paths in self._followed.items():
-            if paths.probed:
-                continue
-            before = len(self._events.probes)
-            self._events.attach(number, paths.probes)
-            for _, probe in self._events.probes[before:]:
-                self._probes.append(probe)
-                paths.probed[probe.block] = probe
+        before = len(self._events.probes)
+        news = [(number, paths) for number, paths in self._followed.items() if not paths.probed]
+        probes = [(number, probe) for number, paths in news for probe in paths.probes]
+        if probes:
+            self._events.attach(probes)
+        for number, probe in self._events.probes[before:]:
+            self._probes.append(probe)
+            self._followed[number].probed[probe.block] = probe
         refused = [number for number, paths in self._followed.items() if not paths.probed]
         for number in refused:
             self.said.append(

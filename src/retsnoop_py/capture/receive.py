@@ -24,6 +24,7 @@ from retsnoop_py.capture.load import LoadedObject
 from retsnoop_py.capture.signals import Dropped, StopSignals
 from retsnoop_py.errors import Interrupted
 from retsnoop_py.kernel.functions import Function
+from retsnoop_py.libbpf.closing import together
 from retsnoop_py.libbpf.reader import Reader
 from retsnoop_py.listener import current
 from retsnoop_py.settings import Settings
@@ -89,15 +90,16 @@ class Hooks(Value):
 
     def detach(self) -> None:
         """Detach all. Idempotent; the counters can still be read."""
-        with current().progress("Detaching", is_aside=True) as progress:
-            if self.paths:
-                self.paths.detach()
-            self.attached.detach(replace(self.context, progress=progress.update))
-            if self.injected:
-                self.injected.detach()
-        self.loaded.detach()
+        beside: list[Callable[[], object]] = [self.loaded.detach]
+        if self.paths:
+            beside.append(self.paths.detach)
+        if self.injected:
+            beside.append(self.injected.detach)
         if self.witness:
-            self.witness.close()
+            beside.append(self.witness.close)
+        with current().progress("Detaching", is_aside=True) as progress:
+            context = replace(self.context, progress=progress.update)
+            together([*beside, lambda: self.attached.detach(context)])
 
     def close(self) -> None:
         """Detach all and free it. Idempotent."""

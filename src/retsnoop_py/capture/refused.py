@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, Self
 from retsnoop_py.cause.events import Audited, Dropped, Installed, Witnessed
 from retsnoop_py.errors import BpfError
 from retsnoop_py.kernel.syscalls import system_calls
+from retsnoop_py.libbpf.closing import Closing, close_all
 from retsnoop_py.libbpf.object import OBJECTS, BpfObject
 from retsnoop_py.libbpf.reader import CountingRing
 from retsnoop_py.value import replace
@@ -97,6 +98,8 @@ class Refusals:
         self._stack = ExitStack()
         self._lost = 0
         self._readers: list[tuple[CountingRing, Callable[[bytes], None]]] = []
+        #: The attachments; the caller may close them before the context ends.
+        self.links: list[Closing] = []
 
     def __enter__(self) -> Self:
         groups = (("refused_audit",), ("refused_call",))
@@ -115,9 +118,11 @@ class Refusals:
             obj.load()
             for names in source.programs:
                 with suppress(BpfError), ExitStack() as whole:
-                    for name in names:
-                        whole.callback(obj.program(name).attach().close)
-                    stack.push(whole.pop_all())
+                    links: list[Closing] = []
+                    whole.callback(close_all, links)
+                    links += (obj.program(name).attach() for name in names)
+                    whole.pop_all()
+                    self.links += links
             reader = stack.enter_context(
                 CountingRing(obj, ring_bytes=_RING_BYTES, limit_bytes=_QUEUE_BYTES)
             )
@@ -126,6 +131,7 @@ class Refusals:
 
     def __exit__(self, *_: object) -> None:
         readers, self._readers = self._readers, []
+        close_all(self.links)
         with self._stack:
             for reader, feed in readers:
                 reader.stop()

@@ -296,6 +296,9 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> Hooks:
         )
         injected = paths = None
         try:
+            # before the functions are hooked: the kernel's own verifier would call hooked functions
+            if run.witness is not None:
+                run.witness.open()
             paths = _read_paths(run, plan) if settings.follows else None
             injected = _inject(probes, context) if probes else None
             attached = attach(plan, context)
@@ -313,14 +316,13 @@ def _attach(run: _Run, plan: AttachPlan, features: Features) -> Hooks:
                     settings.max_blocks,
                     every=settings.every_condition,
                 )
-            hooks = Hooks(
+            return Hooks(
                 *(loaded, attached, context, injected, plan.functions, paths, pinpoint),
                 witness=run.witness,
             )
-            if run.witness is not None:
-                run.witness.open()
-            return hooks
         except BaseException:
+            if run.witness is not None:
+                run.witness.close()
             if paths:
                 paths.close()
             if injected:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from enum import IntEnum
 from errno import EINPROGRESS
@@ -40,6 +40,7 @@ from retsnoop_py.errors import BpfError, RetsnoopError
 from retsnoop_py.kernel.btf import Kind as BtfKind
 from retsnoop_py.kernel.namespaces import in_first
 from retsnoop_py.kernel.syscalls import Syscall, system_calls
+from retsnoop_py.libbpf.closing import Closing, close_all
 from retsnoop_py.libbpf.object import OBJECTS, BpfObject
 from retsnoop_py.libbpf.reader import CountingRing
 from retsnoop_py.value import replace
@@ -197,6 +198,7 @@ class Witness:
         self._hang = hang
         self._stack = ExitStack()
         self._object: BpfObject | None = None
+        self._links: Sequence[Closing] = ()
         self._reader: CountingRing | None = None
         self._decoder: Decoder | None = None
         self._by_thread = by_thread
@@ -242,18 +244,19 @@ class Witness:
                 table.update_many(
                     [(pack("=I", number), pack("=I", what)) for number, what in actions.items()]
                 )
-                for name in (*_PROGRAMS, signals):
-                    stack.callback(obj.program(name).attach().close)
+                links: list[Closing] = []
+                stack.callback(close_all, links)
+                links += (obj.program(name).attach() for name in (*_PROGRAMS, signals))
                 for optional in (_CHECKS, _REFUSALS, _COMPLETIONS):
                     with suppress(BpfError):
-                        for name in optional:
-                            stack.callback(obj.program(name).attach().close)
+                        links += (obj.program(name).attach() for name in optional)
                 reader = stack.enter_context(
                     CountingRing(obj, ring_bytes=_RING_BYTES, limit_bytes=_QUEUE_BYTES)
                 )
                 self._decoder = Decoder(self._machine, self._function_at, self._by_thread)
                 self._object, self._reader = obj, reader
                 stack.enter_context(self._refusals)
+                self._links = (*links, *self._refusals.links)
                 self._stack = stack.pop_all()
         except BpfError as error:
             self._problem = error.message
@@ -324,6 +327,7 @@ class Witness:
         reader, self._reader = self._reader, None
         if reader is None or self._object is None or self._decoder is None:
             return
+        close_all(self._links)
         with self._stack:
             reader.stop()
             while (data := reader.take(0)) is not None:

@@ -7,7 +7,6 @@ the rule after the command ended.
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Sequence
 
 from retsnoop_py.cause.events import Dropped
@@ -121,6 +120,8 @@ def rule_text(one: Dropped) -> str | None:
     """
     if not _is_named(one):
         return None
+    import subprocess  # few answers need it, and all would wait for its import
+
     try:
         listed = subprocess.run(
             ["nft", "-a", "list", "chain", *_names(one)],

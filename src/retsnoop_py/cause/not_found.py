@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -122,8 +121,10 @@ def interpreter_reason(path: str, root: str = "") -> Reason | None:
         return None
     kind, interpreter = found
     if kind == "script":
+        from shutil import which  # few answers need it, and all would wait for its import
+
         plain = interpreter.rstrip("\r")
-        if plain != interpreter and shutil.which(plain):
+        if plain != interpreter and which(plain):
             return Reason(
                 "not-found",
                 f"The first line of {show(path)} ends with a carriage return (a Windows line "
@@ -133,7 +134,7 @@ def interpreter_reason(path: str, root: str = "") -> Reason | None:
         if os.path.exists(root + interpreter):
             return None
         advice = [f"install the interpreter {show(PurePath(plain).name)}"]
-        other = shutil.which(PurePath(plain).name)
+        other = which(PurePath(plain).name)
         if other:
             advice = [f"change its first line to #!{other}, which exists"]
         return Reason(

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from pathlib import Path
 from typing import TypeVar
 
 from msgspec import Struct
+
+from retsnoop_py.package import read
 
 __all__ = ["read_table"]
 
@@ -22,4 +24,4 @@ def read_table(name: str, kind: type[_T]) -> _T:
 
     from msgspec import convert
 
-    return convert(tomllib.loads(files(__package__).joinpath(name).read_text("utf-8")), kind)
+    return convert(tomllib.loads(read(Path(__file__).with_name(name)).decode()), kind)

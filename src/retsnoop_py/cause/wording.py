@@ -12,10 +12,10 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from importlib.resources import files
 from pathlib import Path
 
 from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.package import read
 
 __all__ = ["Wording"]
 
@@ -37,7 +37,7 @@ def _others() -> dict[str, tuple[str, ...]]:
     """By name of an error: how others than the C library write it, in small letters."""
     import tomllib
 
-    text = files(__package__).joinpath("wording.toml").read_text()
+    text = read(Path(__file__).with_name("wording.toml")).decode()
     return {name: tuple(words) for name, words in tomllib.loads(text)["words"].items()}
 
 

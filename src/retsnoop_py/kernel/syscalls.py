@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from importlib.resources import files
+from pathlib import Path
 
+from retsnoop_py.package import read
 from retsnoop_py.value import Value
 
 __all__ = ["Syscall", "system_calls"]
@@ -34,7 +35,7 @@ def system_calls(machine: str) -> dict[int, Syscall]:
         return {}
     column = 1 + _MACHINES.index(machine)
     found = {}
-    for line in files(__package__).joinpath("syscalls.txt").read_text().splitlines():
+    for line in read(Path(__file__).with_name("syscalls.txt")).decode().splitlines():
         if line.startswith("#"):
             continue
         words = line.split()

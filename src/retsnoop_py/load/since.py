@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from importlib.resources import files
+from pathlib import Path
 
+from retsnoop_py.package import read
 from retsnoop_py.text import parse_release
 from retsnoop_py.value import Value
 
@@ -29,7 +30,7 @@ class Known(Value):
 @functools.cache
 def _tables() -> dict[str, dict[str, list[str]]]:
     found: dict[str, dict[str, list[str]]] = tomllib.loads(
-        files(__package__).joinpath("since.toml").read_text()
+        read(Path(__file__).with_name("since.toml")).decode()
     )
     return found
 

@@ -9,9 +9,10 @@ decodes machine code and contains the other differences. A register has the name
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
+
+from retsnoop_py.value import Value
 
 __all__ = [
     "INT",
@@ -180,9 +181,14 @@ class Insn(NamedTuple):
         return self.address + self.size
 
 
-@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
-class Machine:
-    """An architecture: its decoder, its calling convention and how Linux patches its code."""
+class Machine(Value):
+    """An architecture: its decoder, its calling convention and how Linux patches its code.
+
+    There is one object for each architecture, so they are compared by identity.
+    """
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
 
     #: The name that ``uname -m`` prints.
     name: str
