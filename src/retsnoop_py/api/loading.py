@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 import msgspec
 
-from retsnoop_py.api.keywords import LoadOptions, Texts, no_such_keyword
+from retsnoop_py.api.keywords import LoadOptions, Texts, TraceOptions, no_such_keyword, words
 from retsnoop_py.capture.rights import raise_memlock
 from retsnoop_py.errors import DataError, InputError, RetsnoopError, UsageError, no_proc
 from retsnoop_py.foreign_json import decode
@@ -31,7 +31,7 @@ from retsnoop_py.load.shape import Shape, parse_shapes
 from retsnoop_py.options import values
 from retsnoop_py.options.table import HOST
 from retsnoop_py.package import program
-from retsnoop_py.value import Value
+from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:
     from retsnoop_py.api.sessions import Session
@@ -358,10 +358,8 @@ def _with_chains(
 
 def _failures(command: Sequence[str], image: Path | None) -> Iterator[Session]:
     """Yield the failing calls of all runs. Raises the errors of a live run."""
-    from retsnoop_py.api.keywords import TraceOptions, words
     from retsnoop_py.api.runs import Run
     from retsnoop_py.options.settings import trace_settings
-    from retsnoop_py.value import replace
 
     options: TraceOptions = {
         "entry": list(_ENTRY),

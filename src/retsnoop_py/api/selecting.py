@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from retsnoop_py.api.keywords import SelectOptions, words
+from retsnoop_py.attach.features import Features
+from retsnoop_py.attach.plan import make_plan
 from retsnoop_py.capture import messages
 from retsnoop_py.capture.rights import raise_memlock, require_rights
 from retsnoop_py.capture.target import Target, choose_target
@@ -15,6 +17,7 @@ from retsnoop_py.kernel.btf import Kind
 from retsnoop_py.listing import Listing, build
 from retsnoop_py.options.settings import listing_settings
 from retsnoop_py.settings import Settings
+from retsnoop_py.symbolize.kernel import SourceFiles
 
 if TYPE_CHECKING:
     from retsnoop_py.attach.plan import AttachPlan
@@ -37,8 +40,6 @@ def select(**options: Unpack[SelectOptions]) -> Listing:
 
 def list_functions(settings: Settings) -> Listing:
     """Return the result of :func:`select` for settings."""
-    from retsnoop_py.symbolize.kernel import SourceFiles
-
     target = choose_target(settings, prototypes=True)
     try:
         plan, why_not = _plan(settings, target)
@@ -60,9 +61,7 @@ def list_functions(settings: Settings) -> Listing:
 
 def _plan(settings: Settings, target: Target) -> tuple[AttachPlan | None, str | None]:
     """Return which mechanism would attach each function, or why that is unknown."""
-    from retsnoop_py.attach.features import Features
     from retsnoop_py.attach.fitness import KernelFitness
-    from retsnoop_py.attach.plan import make_plan
 
     try:
         require_rights()

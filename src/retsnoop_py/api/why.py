@@ -42,15 +42,23 @@ from retsnoop_py.api.keywords import ReplayOptions, TraceOptions, words
 from retsnoop_py.api.runs import Run, replay
 from retsnoop_py.api.spent import Spent
 from retsnoop_py.api.waiting import still_ran, told_waits, with_lines
+from retsnoop_py.attach.features import Features
+from retsnoop_py.capture.command import Command, find_user
 from retsnoop_py.capture.hang import HangWatch
 from retsnoop_py.capture.witness import Witness
 from retsnoop_py.cause.events import Witnessed
 from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError, UsageError
+from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.kallsyms import read_modules
+from retsnoop_py.kernel.kcore import Kcore
+from retsnoop_py.kernel.switches import JIT
+from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.options.settings import trace_settings
+from retsnoop_py.path.text import having_number
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render import why_types as told
+from retsnoop_py.selection import deny_list
 from retsnoop_py.settings import OutputFormat, Settings
 from retsnoop_py.value import replace
 
@@ -283,15 +291,12 @@ class Inquiry:
         the error.
         """
         from retsnoop_py.attach.function_graph import FunctionGraph
-        from retsnoop_py.capture.command import Command
 
         if not self._asked.command:
             return self._hinted(chosen)
         self._say(f"{self._name(self._runs + 1)}: listing the functions inside {chosen.function}")
         user = None
         if self._asked.user is not None:
-            from retsnoop_py.capture.command import find_user
-
             user = find_user(self._asked.user)
         try:
             with (
@@ -339,9 +344,7 @@ class Inquiry:
 
     def _traceable(self, names: Sequence[str]) -> list[str]:
         """Return the names that the deny list does not contain."""
-        from retsnoop_py.selection.deny_list import load
-
-        denied = load()
+        denied = deny_list.load()
         return [
             name
             for name in names
@@ -350,10 +353,7 @@ class Inquiry:
 
     def _makers(self, names: Sequence[str], error: str) -> list[str]:
         """Return functions with an error's number in their code, as many as fit into a run."""
-        from retsnoop_py.kernel.errno import ERRNO_NAMES
-        from retsnoop_py.kernel.kcore import Kcore
         from retsnoop_py.path.machines import machine_named
-        from retsnoop_py.path.text import having_number
 
         number = next((one for one, name in ERRNO_NAMES.items() if name == error), None)
         if number is None:
@@ -418,10 +418,7 @@ class Inquiry:
         needed more than 400 s to attach. Raises PrivilegeError or UnavailableError if tracing is
         impossible.
         """
-        from retsnoop_py.attach.features import Features
         from retsnoop_py.capture.rights import raise_memlock, require_rights
-        from retsnoop_py.kernel.switches import JIT
-        from retsnoop_py.mechanism import Mechanism
 
         require_rights()
         raise_memlock()

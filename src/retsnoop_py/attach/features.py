@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +39,6 @@ def attachment_of(mechanism: Mechanism) -> type[Any]:
 
     The class is an :class:`~retsnoop_py.attach.plan.Attachment`.
     """
-    from importlib import import_module
-
     module, _, name = mechanism.row.attachment.partition(".")
     found: type = getattr(import_module(f"retsnoop_py.attach.{module}"), name)
     return found

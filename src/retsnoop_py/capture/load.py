@@ -30,6 +30,7 @@ from retsnoop_py.kernel.switches import JIT
 from retsnoop_py.libbpf.closing import Closing, close_all
 from retsnoop_py.libbpf.links import unrun
 from retsnoop_py.libbpf.object import OBJECTS, BpfObject
+from retsnoop_py.session.layouts import btf_layouts
 from retsnoop_py.settings import FilterSettings, Settings, TransportKind
 from retsnoop_py.value import Value
 
@@ -98,8 +99,6 @@ class ObjectTypes:
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
         """The layouts of the records."""
-        from retsnoop_py.session.layouts import btf_layouts  # not before tracing begins
-
         return btf_layouts(self.btf)
 
 

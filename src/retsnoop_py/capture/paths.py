@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from retsnoop_py.attach.blocks import MOST_PROBES, BlockEvents
 from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError
 from retsnoop_py.kernel.functions import Function
+from retsnoop_py.path.text import VmlinuxText
 from retsnoop_py.selection.globs import NameGlob, parse
 from retsnoop_py.session.paths import Origin, Path
 
@@ -121,7 +122,6 @@ class PathProbes:
 
     def _open_source(self) -> CodeSource:
         from retsnoop_py.kernel.kcore import Kcore
-        from retsnoop_py.path.text import VmlinuxText
 
         if self._source is None:
             try:

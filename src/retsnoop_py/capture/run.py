@@ -19,7 +19,7 @@ from retsnoop_py.attach.guard import sweep
 from retsnoop_py.attach.mass_attacher import attach
 from retsnoop_py.attach.plan import AttachContext, AttachPlan, make_plan, slow_attach
 from retsnoop_py.capture import messages
-from retsnoop_py.capture.command import Command
+from retsnoop_py.capture.command import Command, find_user
 from retsnoop_py.capture.load import load
 from retsnoop_py.capture.process_ids import require_processes
 from retsnoop_py.capture.receive import Hooks, Reception
@@ -35,6 +35,7 @@ from retsnoop_py.errors import Interrupted, UsageError
 from retsnoop_py.kernel.btf import Kind
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.switches import KPROBES
+from retsnoop_py.libbpf.links import PROG_KPROBE
 from retsnoop_py.libbpf.object import start_log
 from retsnoop_py.listener import current
 from retsnoop_py.settings import OutputFormat, Settings
@@ -159,8 +160,6 @@ def _command(settings: Settings, *, quiet: bool) -> Command:
     aside = settings.views.format is OutputFormat.JSON
     user = None
     if settings.user is not None:
-        from retsnoop_py.capture.command import find_user
-
         user = find_user(settings.user)
     return Command(
         settings.command, aside=aside, quiet=quiet, user=user, keep_env=settings.keep_env
@@ -354,7 +353,6 @@ def _tell(settings: Settings, paths: PathProbes) -> None:
 
 def _inject(probes: Sequence[Probe], context: AttachContext) -> InjectedProbes:
     from retsnoop_py.attach.injected import WAYS, InjectedProbes
-    from retsnoop_py.libbpf.links import PROG_KPROBE
 
     if any(WAYS[probe.kind].prog_type == PROG_KPROBE for probe in probes):
         KPROBES.require(context.facts.root, "-J cannot inject kprobes")

@@ -17,6 +17,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from struct import error, unpack_from
 
 from retsnoop_py.cause.access_list import Entry, access_list, deciding_entry
 from retsnoop_py.cause.identity import Identity
@@ -289,8 +290,6 @@ def interpreter_of(path: str) -> tuple[str, str] | None:
 
 
 def _elf_interpreter(image: bytes) -> tuple[str, str] | None:
-    from struct import error, unpack_from
-
     try:
         is_64 = image[4] == 2
         if is_64:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from retsnoop_py.package import read
 
@@ -21,7 +21,5 @@ def read_table(name: str, kind: type[_T]) -> _T:
     Raises msgspec.ValidationError and tomllib.TOMLDecodeError, which a test would see.
     """
     import tomllib
-
-    from msgspec import convert
 
     return convert(tomllib.loads(read(Path(__file__).with_name(name)).decode()), kind)

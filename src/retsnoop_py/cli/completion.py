@@ -21,7 +21,7 @@ from pathlib import Path
 from retsnoop_py.cli.argv import SUB_COMMANDS
 from retsnoop_py.cli.declare import Command, command_of
 from retsnoop_py.errors import OutputError, UnavailableError, UsageError
-from retsnoop_py.options.table import Option, Takes
+from retsnoop_py.options.table import HOST, Option, Takes, complete_kernels
 from retsnoop_py.own_file import SHARED, append, is_own_place, write
 from retsnoop_py.package import home
 from retsnoop_py.value import Value
@@ -143,8 +143,6 @@ def _of_vm(args: Sequence[str], incomplete: str) -> Iterator[Candidate]:
     """Yield kernels, the most frequent request, or the options and commands of typer's app."""
     is_option = incomplete.startswith("-")
     if args[-1] in ("--on", "--kernel") or (args[1:2] == ["fetch"] and not is_option):
-        from retsnoop_py.options.table import HOST, complete_kernels
-
         yield from (Candidate(one) for one in complete_kernels(incomplete) if one != HOST)
         return
     if "--" in args:

@@ -12,6 +12,7 @@ from retsnoop_py.cli.markdown import Block, parse, plain, section
 from retsnoop_py.errors import UsageError
 from retsnoop_py.options.table import OPTIONS, Words
 from retsnoop_py.package import read
+from retsnoop_py.text import did_you_mean, near_names
 from retsnoop_py.value import Value
 
 __all__ = ["COMMAND", "TOPICS", "Topic", "commands", "complete", "run", "topic_blocks"]
@@ -102,8 +103,6 @@ def request(_: Words, topics: list[str]) -> str | None:
         raise UsageError(f"one topic at a time, not {len(topics)}", "retsnoop-py help TOPIC")
     known = [*(topic.name for topic in TOPICS), *SUB_COMMANDS]
     if topics and topics[0] not in known:
-        from retsnoop_py.text import did_you_mean, near_names
-
         near = [f"retsnoop-py help {name}" for name in near_names(topics[0], known)]
         hint = did_you_mean(near) or "'retsnoop-py help' lists the topics"
         raise UsageError(f"no help on '{topics[0]}'", hint)

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from retsnoop_py.cli.declare import Argument, Command
-from retsnoop_py.errors import InputError, UsageError
+from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError, UsageError
 from retsnoop_py.options.table import Words, options_of
+from retsnoop_py.text import counted, did_you_mean, near_names
 from retsnoop_py.value import Value
 
 _TEXT = """
@@ -59,8 +60,6 @@ def request(words: Words, rest: list[str]) -> ListRequest:
     """Return the request of the command line. Raise :class:`UsageError`."""
     kind = rest[0] if rest else None
     if kind is not None and kind not in _KINDS:
-        from retsnoop_py.text import did_you_mean, near_names
-
         near = did_you_mean([f"retsnoop-py list {one}" for one in near_names(kind, _KINDS, 1)])
         hint = near or f"there are {', '.join(_KINDS)}; for one glob: retsnoop-py functions GLOB"
         raise UsageError(f"'{kind}' cannot be listed", hint)
@@ -114,9 +113,6 @@ def _continued(row: str, indent: int, columns: int) -> str:
 
 def _show_counts(asked: ListRequest) -> int:
     """Print the number of names of each kind; for an unreadable kind, print the error."""
-    from retsnoop_py.errors import RetsnoopError
-    from retsnoop_py.text import counted
-
     counts: dict[str, int | str] = {}
     for kind in _KINDS:
         try:
@@ -199,7 +195,6 @@ def _tracepoint_names(globs: Sequence[str]) -> list[str]:
 
 
 def _tracepoints(globs: Sequence[str], *, verbose: bool) -> list[Item]:
-    from retsnoop_py.errors import UnavailableError
     from retsnoop_py.kernel.tracefs import Tracepoint, Tracepoints, parse_format
 
     known = Tracepoints()

@@ -12,7 +12,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from retsnoop_py.errors import RetsnoopError, UsageError
+from retsnoop_py import __version__
+from retsnoop_py.errors import PrivilegeError, RetsnoopError, UsageError
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -231,12 +232,9 @@ def _version(verbose: int) -> int:
 
     Raises :class:`PrivilegeError` if the user may not test the features.
     """
-    from retsnoop_py import __version__
-
     print(f"retsnoop-py {__version__}", flush=True)
     if verbose:
         from retsnoop_py.attach.features import Features
-        from retsnoop_py.errors import PrivilegeError
 
         features = Features()
         # Without privileges, every test fails.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -156,8 +157,6 @@ def _page(lines: Iterable[str]) -> str:
 
 def _paragraphs(text: str) -> list[str]:
     """Return the paragraphs of a help text; a paragraph with a backspace keeps its lines."""
-    import inspect
-
     return [part.strip("\n") for part in inspect.cleandoc(text).split("\n\n") if part.strip()]
 
 
@@ -222,9 +221,6 @@ def _reference() -> Iterator[str]:
 
 def _recording_file() -> Iterator[str]:
     """Yield the description of the format from the module that writes it."""
-    import inspect
-    import re
-
     from retsnoop_py.recording import format as recording
 
     about, _, drawn, told = (inspect.getdoc(recording) or "").split("\n\n")

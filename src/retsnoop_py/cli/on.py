@@ -13,6 +13,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Self, TextIO
 
+import msgspec
+
 from retsnoop_py import own_file
 from retsnoop_py.cli.argv import Normalised
 from retsnoop_py.cli.guest_signals import ended_by_signals
@@ -237,8 +239,6 @@ def _fetch(source: Path, target: Path) -> bool:
 
 def _summary(path: Path, name: str, release: str, status: int) -> RunResult:
     """Return the summary that the run wrote; without it, the run ended with a printed error."""
-    import msgspec
-
     file = _open_shared(path)
     if file is not None:
         with file:
@@ -380,8 +380,6 @@ class _Outlet:
 
 
 def _with_name(line: bytes, name: str) -> bytes:
-    import msgspec
-
     try:
         fields = decode(msgspec.json.Decoder(dict[str, msgspec.Raw]), line)
         fields.pop("on", None)
@@ -404,15 +402,11 @@ def _same_file(one: TextIO, other: TextIO) -> bool:
 
 
 def _print_json(result: RunResult) -> None:
-    import msgspec
-
     print(printable_json(msgspec.json.encode(result).decode()), flush=True)
 
 
 def _write_summary(path: Path | None, results: Sequence[RunResult]) -> None:
     """Write the results, an object per line for each kernel."""
-    import msgspec
-
     if path is None:
         return
     lines = b"".join(msgspec.json.encode(one) + b"\n" for one in results)
@@ -420,8 +414,6 @@ def _write_summary(path: Path | None, results: Sequence[RunResult]) -> None:
 
 
 def _print_table(results: Sequence[RunResult]) -> None:
-    from retsnoop_py.render.palette import Palette
-
     print()
     for line in run_lines(results, Palette.of(sys.stdout)):
         print(line)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from retsnoop_py.cli.declare import Argument, Command
+from retsnoop_py.mechanism import LADDER, Mechanism
 from retsnoop_py.options import table
 from retsnoop_py.options.settings import trace_settings
 from retsnoop_py.options.table import Words
@@ -158,8 +159,6 @@ def _dry_run(settings: Settings) -> int:
 
 def _would_attach(settings: Settings, target: Target) -> Iterator[str]:
     """Yield a line for each attachment that a real run would make."""
-    from retsnoop_py.mechanism import LADDER, Mechanism
-
     for number, probe in enumerate(target.probes, 1):
         yield f"Injected (dry run) probe #{number} '{probe.label}'."
     functions = target.selection.functions

@@ -18,7 +18,7 @@ import typer
 
 from retsnoop_py.cli.guest_signals import ended_by_signals, heeded
 from retsnoop_py.cli.guest_terminal import is_terminal, run_on_terminal
-from retsnoop_py.errors import Interrupted, UsageError
+from retsnoop_py.errors import Interrupted, RetsnoopError, UsageError
 from retsnoop_py.package import expanded
 from retsnoop_py.value import Value
 
@@ -130,7 +130,6 @@ def short_help(words: Sequence[str]) -> str | None:
 
 
 def _kernel_names(incomplete: str) -> list[str]:
-    from retsnoop_py.errors import RetsnoopError
     from retsnoop_py.vm.catalog import all_known
 
     try:

@@ -15,6 +15,7 @@ from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.options import config, values
 from retsnoop_py.options.table import Words, options_of
 from retsnoop_py.settings import SelectionSettings, Settings, VerdictSettings
+from retsnoop_py.value import replace
 
 if TYPE_CHECKING:
     from retsnoop_py.recording.overrides import ReplayOverrides
@@ -107,7 +108,6 @@ def diff_overrides(words: Words) -> ReplayOverrides:
     Call trees are included, reports of unfinished calls are not.
     """
     from retsnoop_py.recording.overrides import ReplayOverrides
-    from retsnoop_py.value import replace
 
     placed = {place.rpartition(".")[2]: v for place, v in _placed("diff", words).items()}
     placed.pop("format", None)

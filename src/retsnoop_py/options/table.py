@@ -13,7 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from retsnoop_py.errors import UsageError
+from retsnoop_py.errors import RetsnoopError, UsageError
+from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.options import values
 from retsnoop_py.value import Value, replace
 
@@ -203,8 +204,6 @@ def complete_comm(incomplete: str) -> list[str]:
 
 def complete_mechanism(incomplete: str) -> list[str]:
     """Return attach mechanisms, for the shell."""
-    from retsnoop_py.mechanism import Mechanism
-
     names = [one.value for one in Mechanism if one is not Mechanism.AUTO]
     return [name for name in names if name.startswith(incomplete)]
 
@@ -230,7 +229,6 @@ def complete_setting(incomplete: str) -> list[str]:
 
 def complete_kernels(incomplete: str) -> list[str]:
     """Return kernels to complete the text after the last comma, for the shell."""
-    from retsnoop_py.errors import RetsnoopError
     from retsnoop_py.options import live
 
     before, comma, begun = incomplete.rpartition(",")

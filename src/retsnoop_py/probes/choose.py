@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError, UsageError
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.kallsyms import Symbol
+from retsnoop_py.kernel.kcore import Kcore
 from retsnoop_py.kernel.tracefs import Tracepoint, Tracepoints
 from retsnoop_py.libbpf.facts import Functions, glob_match
 from retsnoop_py.probes.entry import entry_offset
@@ -303,8 +304,6 @@ class _Chooser:
 
     def _comes_back_wrong(self, address: int) -> bool:
         """Return True if a probe there would crash the kernel; False if its code is unreadable."""
-        from retsnoop_py.errors import RetsnoopError
-        from retsnoop_py.kernel.kcore import Kcore
         from retsnoop_py.path.machines import machine_named
         from retsnoop_py.path.probes import is_odd_call
 

@@ -22,11 +22,12 @@ from retsnoop_py.session.model import (
     EventKind,
     Events,
 )
+from retsnoop_py.session.paths import PathItems
 from retsnoop_py.symbolize.frames import UserAddress
 
 if TYPE_CHECKING:
     from retsnoop_py.session.model import Earlier, KernelMessage
-    from retsnoop_py.session.paths import Path, PathItems
+    from retsnoop_py.session.paths import Path
 
 
 _MEMBERS = ("kind", "depth", "cpu", "id", "seq", "ts", "result", "flags")
@@ -119,8 +120,6 @@ class EventDecoder:
     def _path(self, data: bytes) -> Path:
         """Decode the executed path of a call; most runs record none."""
         if self._path_items is None:
-            from retsnoop_py.session.paths import PathItems
-
             self._path_items = PathItems(self._layouts)
         path = self._path_items.read(data)
         if path.id >= self._functions:

@@ -28,6 +28,7 @@ from retsnoop_py.libbpf.dwarf import (
     Variable,
     load,
 )
+from retsnoop_py.libbpf.dwarf import defect as read_here
 from retsnoop_py.unprivileged.process import Unprivileged, answer_requests
 
 if TYPE_CHECKING:
@@ -171,8 +172,6 @@ def defect(path: Path) -> tuple[str, bool] | None:
     """
     real = Path(os.path.realpath(path))
     if is_installed(real):
-        from retsnoop_py.libbpf.dwarf import defect as read_here
-
         return read_here(real)
     try:
         UnprivilegedImage(path).close()
