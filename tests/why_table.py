@@ -40,6 +40,7 @@ from retsnoop_py.vm.machine import Machine
 if TYPE_CHECKING:
     from retsnoop_py.api.keywords import TraceOptions
     from retsnoop_py.api.sessions import Call, Session
+    from retsnoop_py.render import json_types as to
 
 HERE = Path(__file__).parent / "live"
 #: Cases whose further runs are one.
@@ -65,17 +66,16 @@ class Cut:
     def paths(self) -> tuple[Any, ...]:
         return tuple(one for one in self._whole.paths if one.function.name in self._followed)
 
-    def as_json(self) -> str:
-        told = json.loads(self._whole.as_json())
-        told["paths"] = [
-            one for one in told.get("paths", ()) if one["function"]["name"] in self._followed
-        ]
-        told["stack"] = [
+    @property
+    def record(self) -> to.Session:
+        whole = self._whole.record
+        stack = [
             row
-            for row in told.get("stack") or ()
-            if "call" not in row or row["call"]["function"]["name"] in self._functions
+            for row in whole.stack or ()
+            if row.call is None or row.call.function.name in self._functions
         ]
-        return json.dumps(told)
+        paths = tuple(one for one in whole.paths if one.function.name in self._followed)
+        return msgspec.structs.replace(whole, stack=stack, paths=paths)
 
 
 class Request:

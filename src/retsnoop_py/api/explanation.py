@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-import msgspec
-
 from retsnoop_py.api.failing import syscall_name
 from retsnoop_py.render import json_types as to
 from retsnoop_py.render import why_types as told
@@ -31,8 +29,7 @@ class Explanation:
     def of(cls, session: Session) -> Self:
         """Return the explanation of a session."""
         first = session.calls[0]
-        said = msgspec.json.decode(session.as_json(), type=to.Session)
-        return cls(said, first.function.name, first.error or "")
+        return cls(session.record, first.function.name, first.error or "")
 
     def _chain(self) -> list[to.StackEntry]:
         return [

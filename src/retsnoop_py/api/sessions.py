@@ -406,6 +406,11 @@ class Session:
         """The losses as text, as in the lines below the session."""
         return tuple(session_warnings(self._report.session, self._stream.header.bpf))
 
+    @cached_property
+    def record(self) -> to.Session:
+        """The object that :meth:`as_json` encodes."""
+        return self._stream.json.record(self._report)
+
     def as_text(self, *, ascii_only: bool = False) -> str:
         """Return the block that the command line writes."""
         return self._stream.text(self._report, OutputFormat.TEXT, ascii_only=ascii_only)

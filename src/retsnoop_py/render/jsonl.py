@@ -228,35 +228,37 @@ class JsonRenderer:
         self._shown += times
 
     def _text(self, report: Report) -> str:
+        return self._line(self.record(report))
+
+    def record(self, report: Report) -> to.Session:
+        """Return the object that the line of a session encodes."""
         session = report.session
         time_of = self._clock.timestamp
-        return self._line(
-            to.Session(
-                version=to.VERSION,
-                start=time_of(session.start_ns),
-                end=time_of(session.emit_ns),
-                start_ns=session.start_ns,
-                end_ns=session.emit_ns,
-                tid=session.tid,
-                pid=session.tgid,
-                thread=session.task_comm,
-                process=session.proc_comm,
-                cpu=session.cpu,
-                failed=session.is_error,
-                report=_REPORTS[session.kind],
-                died=session.died,
-                trace=report.trace and self._traces.events(session, report.trace),
-                stack=self._stack(report),
-                branches=None if report.branches is None else self._branches(report.branches),
-                user_stack=self._user_stack(report) if self._views.user_stack else None,
-                namespace=_namespace(session),
-                lost=_lost(session),
-                warnings=tuple(map(printable, session_warnings(session, self._bpf))),
-                origin=self.origin(report) if report.paths else None,
-                paths=self.origins(report),
-                said=tuple([to.KernelMessage(*message) for message in session.said]),
-                explained=None if report.explained is None else _explained(report.explained),
-            )
+        return to.Session(
+            version=to.VERSION,
+            start=time_of(session.start_ns),
+            end=time_of(session.emit_ns),
+            start_ns=session.start_ns,
+            end_ns=session.emit_ns,
+            tid=session.tid,
+            pid=session.tgid,
+            thread=session.task_comm,
+            process=session.proc_comm,
+            cpu=session.cpu,
+            failed=session.is_error,
+            report=_REPORTS[session.kind],
+            died=session.died,
+            trace=report.trace and self._traces.events(session, report.trace),
+            stack=self._stack(report),
+            branches=None if report.branches is None else self._branches(report.branches),
+            user_stack=self._user_stack(report) if self._views.user_stack else None,
+            namespace=_namespace(session),
+            lost=_lost(session),
+            warnings=tuple(map(printable, session_warnings(session, self._bpf))),
+            origin=self.origin(report) if report.paths else None,
+            paths=self.origins(report),
+            said=tuple([to.KernelMessage(*message) for message in session.said]),
+            explained=None if report.explained is None else _explained(report.explained),
         )
 
     def origins(self, report: Report) -> tuple[to.Origin, ...]:
