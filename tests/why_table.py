@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from retsnoop_py.api.asked import Asked
 from retsnoop_py.api.failing import Failing, FailingCalls
 from retsnoop_py.api.why import Inquiry, _best
+from retsnoop_py.api.why_request import WhyRequest
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.vm.kernels import ensure
@@ -104,7 +104,7 @@ class Case(Inquiry):
     """One case, whose further runs ``ask`` has."""
 
     def __init__(
-        self, name: str, asked: Asked, facts: KernelFacts, ask: Callable[[Request], None]
+        self, name: str, asked: WhyRequest, facts: KernelFacts, ask: Callable[[Request], None]
     ) -> None:
         super().__init__(asked)
         self.name = name
@@ -203,8 +203,8 @@ class Guest:
                 one.answered.set()
             self._until_all_wait()
 
-    def _asked(self, *names: str) -> Asked:
-        return Asked((self._program, *names), kernel=self._kernel)
+    def _asked(self, *names: str) -> WhyRequest:
+        return WhyRequest((self._program, *names), kernel=self._kernel)
 
     def _until_all_wait(self) -> None:
         with self._changed:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Unpack
 
 from msgspec import structs
 
-from retsnoop_py.api.asked import Asked, WhyOptions
 from retsnoop_py.api.choosing import (
     Chosen,
     Survey,
@@ -42,6 +41,7 @@ from retsnoop_py.api.keywords import ReplayOptions, TraceOptions, words
 from retsnoop_py.api.runs import Run, replay
 from retsnoop_py.api.spent import Spent
 from retsnoop_py.api.waiting import still_ran, told_waits, with_lines
+from retsnoop_py.api.why_request import WhyOptions, WhyRequest
 from retsnoop_py.capture.hang import HangWatch
 from retsnoop_py.capture.witness import Witness
 from retsnoop_py.cause.events import Witnessed
@@ -94,11 +94,11 @@ def why(
     ``handle_signals`` as for :func:`trace`. Raises the errors of a live run, and UsageError without
     a command and a pid.
     """
-    asked = Asked.of(command, options)
+    asked = WhyRequest.of(command, options)
     return Inquiry(asked, on_step, handle_signals=handle_signals).answer()
 
 
-def why_recorded(path: str | PathLike[str], asked: Asked | None = None) -> told.Why:
+def why_recorded(path: str | PathLike[str], asked: WhyRequest | None = None) -> told.Why:
     """Return why the last failure in a recording happened; it needs followed paths (``--path``).
 
     Raises InputError and DataError like :func:`replay`.
@@ -137,7 +137,7 @@ class Inquiry:
 
     def __init__(
         self,
-        asked: Asked,
+        asked: WhyRequest,
         on_step: OnText | None = None,
         *,
         handle_signals: bool = False,

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from retsnoop_py.api import why
-from retsnoop_py.api.asked import Asked
 from retsnoop_py.api.failing import (
     Failing,
     FailingCalls,
@@ -18,6 +17,7 @@ from retsnoop_py.api.failing import (
     presets_for,
     syscall_name,
 )
+from retsnoop_py.api.why_request import WhyRequest
 from retsnoop_py.cause.complaint import Evidence
 from retsnoop_py.cause.events import SystemCall
 from retsnoop_py.errors import UsageError
@@ -177,8 +177,10 @@ def test_of_a_further_run_the_one_by_the_same_functions_is_meant() -> None:
 
 def test_a_keyword_that_is_none() -> None:
     with pytest.raises(UsageError, match="nonsense"):
-        Asked.of((), {"nonsense": 1})  # type: ignore[typeddict-unknown-key]
-    assert Asked.of(("a",), {"pid": 1, "syscall": "bpf"}) == Asked(("a",), (1,), syscalls=("bpf",))
+        WhyRequest.of((), {"nonsense": 1})  # type: ignore[typeddict-unknown-key]
+    assert WhyRequest.of(("a",), {"pid": 1, "syscall": "bpf"}) == WhyRequest(
+        ("a",), (1,), syscalls=("bpf",)
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Self, TypedDict
 
 from retsnoop_py.value import Value
 
-__all__ = ["RERUNS", "Asked", "WhyOptions"]
+__all__ = ["RERUNS", "WhyOptions", "WhyRequest"]
 
 #: The default number of further runs of a command.
 RERUNS = 2
@@ -39,7 +39,7 @@ class WhyOptions(TypedDict, total=False):
     duration: float
 
 
-class Asked(Value):
+class WhyRequest(Value):
     """A request: about ``command``, run as ``user``, or about the processes ``pids``.
 
     ``syscalls`` and ``errors`` select among the failing calls, by name. The command is run again at
