@@ -39,7 +39,7 @@ from retsnoop_py.vm.machine import Machine
 
 if TYPE_CHECKING:
     from retsnoop_py.api.keywords import TraceOptions
-    from retsnoop_py.api.sessions import Call, Session
+    from retsnoop_py.api.sessions import Session
     from retsnoop_py.render import json_types as to
 
 HERE = Path(__file__).parent / "live"
@@ -59,7 +59,7 @@ class Cut:
         return getattr(self._whole, name)
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[to.Call, ...]:
         return tuple(one for one in self._whole.calls if one.function.name in self._functions)
 
     @property

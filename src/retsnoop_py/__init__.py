@@ -25,19 +25,7 @@ if TYPE_CHECKING:
     from retsnoop_py.api.loading import explain, load_objects
     from retsnoop_py.api.runs import Replayed, Run, replay, trace
     from retsnoop_py.api.selecting import doctor, select
-    from retsnoop_py.api.sessions import (
-        Argument,
-        Branch,
-        Branches,
-        Call,
-        Event,
-        Frame,
-        Lost,
-        PidNamespace,
-        Result,
-        Session,
-        StackEntry,
-    )
+    from retsnoop_py.api.sessions import Session
     from retsnoop_py.api.why import why
     from retsnoop_py.errors import (
         BpfError,
@@ -56,6 +44,27 @@ if TYPE_CHECKING:
     from retsnoop_py.listing import Listing
     from retsnoop_py.load.model import Explained, LoadResult
     from retsnoop_py.render.difference import Difference
+    from retsnoop_py.render.json_types import (
+        Argument,
+        Branch,
+        Branches,
+        Call,
+        Entered,
+        Event,
+        Frame,
+        Func,
+        KernelMessage,
+        Lost,
+        Missing,
+        Origin,
+        PidNamespace,
+        ProbeHit,
+        Result,
+        Returned,
+        StackEntry,
+        ToldBefore,
+        UserFrame,
+    )
     from retsnoop_py.vm.machine import Machine
 
 __version__ = "0.1.0"
@@ -70,27 +79,36 @@ __all__ = [
     "CommandNotFound",
     "DataError",
     "Difference",
+    "Entered",
     "Event",
     "Explained",
     "Frame",
+    "Func",
     "Function",
     "InputError",
     "Interrupted",
+    "KernelMessage",
     "Listing",
     "LoadResult",
     "Lost",
     "Machine",
+    "Missing",
+    "Origin",
     "OutputError",
     "PidNamespace",
     "PrivilegeError",
+    "ProbeHit",
     "Replayed",
     "Result",
     "RetsnoopError",
+    "Returned",
     "Run",
     "Session",
     "StackEntry",
+    "ToldBefore",
     "UnavailableError",
     "UsageError",
+    "UserFrame",
     "__version__",
     "diff",
     "doctor",
@@ -110,14 +128,16 @@ _PLACES = {
     "api.runs": ("Replayed", "Run", "replay", "trace"),
     "api.selecting": ("doctor", "select"),
     "api.why": ("why",),
-    "api.sessions": (
-        *("Argument", "Branch", "Branches", "Call", "Event", "Frame", "Lost", "PidNamespace"),
-        *("Result", "Session", "StackEntry"),
-    ),
+    "api.sessions": ("Session",),
     "kernel.functions": ("Function",),
     "listing": ("Listing",),
     "load.model": ("Explained", "LoadResult"),
     "render.difference": ("Difference",),
+    "render.json_types": (
+        *("Argument", "Branch", "Branches", "Call", "Entered", "Event", "Frame", "Func"),
+        *("KernelMessage", "Lost", "Missing", "Origin", "PidNamespace", "ProbeHit", "Result"),
+        *("Returned", "StackEntry", "ToldBefore", "UserFrame"),
+    ),
     "vm.machine": ("Machine",),
 }
 

@@ -270,7 +270,7 @@ def _fits(tested: to.Origin, origin: to.Origin) -> bool:
         return True
     value = origin.decided.operands[0].value
     mask = 0xFF if tested.result.text in ("true", "false") else 0xFFFFFFFF
-    return value is None or value & mask == int(tested.result.raw, 16) & mask
+    return value is None or value & mask == tested.result.raw & mask
 
 
 def _given_by(origin: to.Origin) -> str | None:

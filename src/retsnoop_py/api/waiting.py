@@ -109,8 +109,7 @@ def with_lines(
 
 
 def _lined(frame: to.Frame, symbols: KernelSymbolizer) -> to.Frame:
-    address = int(frame.address, 16)
-    if not address:
+    if not frame.address:
         return frame
-    places = source_chain(symbols.resolve(address), symbols.mode)
+    places = source_chain(symbols.resolve(frame.address), symbols.mode)
     return structs.replace(frame, source=tuple(to.Source(*one) for one in places))

@@ -729,7 +729,7 @@ def _innermost(session: Session) -> list[str]:
     found: list[int] = []
     room = _MOST_CODE
     for number in [maker, *below, *range(maker - 1, -1, -1)]:
-        room -= calls[number].function.size
+        room -= session.traced(calls[number].function).size
         if found and (room < 0 or (number == 0 and _hands_on(session))):
             break
         found.append(number)

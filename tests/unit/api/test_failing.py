@@ -33,7 +33,8 @@ def session(
     *calls: Any, report: str = "final", failed: bool = True, tid: int = 7, end: int = 0
 ) -> Any:
     ids = {"process": "sh", "pid": 7, "tid": tid, "end_ns": end}
-    return SimpleNamespace(calls=calls, report=report, failed=failed, **ids)
+    shown = {"calls": calls, "report": report, "failed": failed}
+    return SimpleNamespace(traced=lambda function: function, **shown, **ids)
 
 
 def failing(*said: tuple[str, str], asked: tuple[str, ...] = ()) -> FailingCalls:
