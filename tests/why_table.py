@@ -40,7 +40,7 @@ from retsnoop_py.vm.machine import Machine
 if TYPE_CHECKING:
     from retsnoop_py.api.keywords import TraceOptions
     from retsnoop_py.api.sessions import Session
-    from retsnoop_py.render import json_types as to
+    from retsnoop_py.model import session as to
 
 HERE = Path(__file__).parent / "live"
 #: Cases whose further runs are one.

@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from retsnoop_py.kernel.functions import Function
     from retsnoop_py.listing import Listing
     from retsnoop_py.load.model import Explained, LoadResult
-    from retsnoop_py.render.difference import Difference
-    from retsnoop_py.render.json_types import (
+    from retsnoop_py.model.session import (
         Argument,
         Branch,
         Branches,
@@ -65,6 +64,7 @@ if TYPE_CHECKING:
         ToldBefore,
         UserFrame,
     )
+    from retsnoop_py.render.difference import Difference
     from retsnoop_py.vm.machine import Machine
 
 __version__ = "0.1.0"
@@ -133,7 +133,7 @@ _PLACES = {
     "listing": ("Listing",),
     "load.model": ("Explained", "LoadResult"),
     "render.difference": ("Difference",),
-    "render.json_types": (
+    "model.session": (
         *("Argument", "Branch", "Branches", "Call", "Entered", "Event", "Frame", "Func"),
         *("KernelMessage", "Lost", "Missing", "Origin", "PidNamespace", "ProbeHit", "Result"),
         *("Returned", "StackEntry", "ToldBefore", "UserFrame"),

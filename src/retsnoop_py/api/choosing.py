@@ -30,7 +30,7 @@ from retsnoop_py.cause.reasons import reason_of
 from retsnoop_py.cause.wording import Wording
 from retsnoop_py.kernel.capabilities import CAPABILITIES
 from retsnoop_py.kernel.errno import ERRNO_NAMES, errno_name
-from retsnoop_py.render import why_types as told
+from retsnoop_py.model import why as told
 from retsnoop_py.session.report import Explained
 from retsnoop_py.value import Value, replace
 

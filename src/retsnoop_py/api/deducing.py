@@ -17,8 +17,8 @@ from retsnoop_py.api.failing import syscall_name
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.btf import Kind
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
+from retsnoop_py.model import session as to
 from retsnoop_py.path.deduce import Argument, Called, Known
-from retsnoop_py.render import json_types as to
 from retsnoop_py.render.args.node import pointer
 from retsnoop_py.session.paths import Path
 from retsnoop_py.session.report import PathView

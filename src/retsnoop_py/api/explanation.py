@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from retsnoop_py.api.failing import syscall_name
-from retsnoop_py.render import json_types as to
-from retsnoop_py.render import why_types as told
+from retsnoop_py.model import session as to
+from retsnoop_py.model import why as told
 
 if TYPE_CHECKING:
     from retsnoop_py.api.sessions import Session

@@ -35,8 +35,8 @@ from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
     from retsnoop_py.api.sessions import Session
-    from retsnoop_py.render.json_types import Origin
-    from retsnoop_py.render.why_types import ExplainedCall, FailingChainCall
+    from retsnoop_py.model.session import Origin
+    from retsnoop_py.model.why import ExplainedCall, FailingChainCall
 
 __all__ = ["Loading", "explain", "load_again", "load_objects", "load_results", "object_path"]
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from retsnoop_py.kernel.functions import Function
-    from retsnoop_py.render.json_types import (
+    from retsnoop_py.model.session import (
         Branches,
         Call,
         Event,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         StackEntry,
         UserFrame,
     )
-    from retsnoop_py.render.json_types import Session as SessionRecord
+    from retsnoop_py.model.session import Session as SessionRecord
     from retsnoop_py.render.renderers import Renderer
     from retsnoop_py.session.report import Explained, PathView, Report
     from retsnoop_py.session.stream_header import StreamHeader

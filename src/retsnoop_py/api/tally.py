@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from retsnoop_py.api.sessions import Session, Stream
 from retsnoop_py.errors import DataError
-from retsnoop_py.render.difference import ChainCall, DepartureStep
-from retsnoop_py.render.json_types import (
+from retsnoop_py.model.session import (
     CodePlace,
     Entered,
     Event,
@@ -28,6 +27,7 @@ from retsnoop_py.render.json_types import (
     Result,
     ToldBefore,
 )
+from retsnoop_py.render.difference import ChainCall, DepartureStep
 from retsnoop_py.session.caches import BoundedCache
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from retsnoop_py.cause.events import Ended
 from retsnoop_py.cause.waiting.model import Wait
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.facts import KernelFacts
-from retsnoop_py.render import json_types as to
-from retsnoop_py.render import why_types as told
+from retsnoop_py.model import session as to
+from retsnoop_py.model import why as told
 from retsnoop_py.render.formats import source_chain
 from retsnoop_py.settings import SymbolizeMode
 from retsnoop_py.symbolize.kernel import KernelSymbolizer

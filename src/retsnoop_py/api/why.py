@@ -48,9 +48,9 @@ from retsnoop_py.cause.events import Witnessed
 from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError, UsageError
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.kallsyms import read_modules
+from retsnoop_py.model import session as to
+from retsnoop_py.model import why as told
 from retsnoop_py.options.settings import trace_settings
-from retsnoop_py.render import json_types as to
-from retsnoop_py.render import why_types as told
 from retsnoop_py.settings import OutputFormat, Settings
 from retsnoop_py.value import replace
 

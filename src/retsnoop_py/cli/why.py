@@ -26,7 +26,7 @@ from retsnoop_py.text import printable_json
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
-    from retsnoop_py.render.why_types import Why
+    from retsnoop_py.model.why import Why
 
 _TEXT = """
 Explain why a command failed: what it tried, why that did not work, what to change, and which \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Reports of sessions as the objects of :mod:`retsnoop_py.render.json_types`.
+"""Reports of sessions as the objects of :mod:`retsnoop_py.model.session`.
 
 ``--format json`` prints these objects, and the Python interface returns them.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.render import json_types as to
+from retsnoop_py.model import session as to
 from retsnoop_py.render.formats import encode_result, source_chain, user_mode
 from retsnoop_py.session.caches import BoundedCache
 from retsnoop_py.session.losses import session_warnings

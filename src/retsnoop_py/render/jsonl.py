@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 import msgspec
 
-from retsnoop_py.render import json_types as to
+from retsnoop_py.model import session as to
 from retsnoop_py.render.encode import SessionEncoder
 from retsnoop_py.session.report import Report
 from retsnoop_py.session.stream_header import NS, Clock, StreamHeader, SymbolicClock

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from retsnoop_py.render.json_types import Frame
+from retsnoop_py.model.session import Frame
+from retsnoop_py.model.why import Waiting
 from retsnoop_py.render.palette import Palette, paint
-from retsnoop_py.render.why_types import Waiting
 from retsnoop_py.text import display_width, pad, printable, wrapped
 
 __all__ = ["waiting_lines"]

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from retsnoop_py.api.deducing import register_of
+from retsnoop_py.model.session import Argument as Given
 from retsnoop_py.path.deduce import Argument
-from retsnoop_py.render.json_types import Argument as Given
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 import retsnoop_py as rs
-from retsnoop_py.render import json_types as to
+from retsnoop_py.model import session as to
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 RECORDINGS = sorted(path.stem for path in GOLDEN.glob("*.rsn"))
