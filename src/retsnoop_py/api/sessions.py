@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Branches,
         Call,
         Event,
+        ExplainedFailure,
         Func,
         KernelMessage,
         Lost,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     )
     from retsnoop_py.model.session import Session as SessionRecord
     from retsnoop_py.render.renderers import Renderer
-    from retsnoop_py.session.report import Explained, PathView, Report
+    from retsnoop_py.session.report import PathView, Report
     from retsnoop_py.session.stream_header import StreamHeader
 
 __all__ = ["Session", "Stream", "lost_of"]
@@ -106,7 +107,7 @@ class Session:
         self.report = encode.REPORTS[session.kind]
 
     @property
-    def explained(self) -> Explained | None:
+    def explained(self) -> ExplainedFailure | None:
         """Why the session's system call failed, in the user's terms; needs ``explain=True``.
 
         None without ``explain``, and if no failed system call was recorded around the session.

@@ -377,7 +377,7 @@ class Reason(Struct, omit_defaults=True, frozen=True):
     later: bool = False
 
 
-class Explained(Struct, omit_defaults=True, frozen=True, gc=False):
+class ExplainedFailure(Struct, omit_defaults=True, frozen=True, gc=False):
     """Why the system call of a session failed (``--explain``).
 
     ``what`` is the operation and its object; ``reason`` is null where it is not known.
@@ -426,7 +426,7 @@ class Session(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type
     origin: Origin | None = None
     paths: tuple[Origin, ...] = ()
     said: tuple[KernelMessage, ...] = ()
-    explained: Explained | None = None
+    explained: ExplainedFailure | None = None
 
 
 class Summary(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type", tag="summary"):

@@ -27,7 +27,7 @@ from retsnoop_py.session.model import (
     Trace,
     TraceRow,
 )
-from retsnoop_py.session.report import BranchView, Explained, PathView, Report
+from retsnoop_py.session.report import BranchView, PathView, Report
 from retsnoop_py.session.stream_header import Clock, StreamHeader
 from retsnoop_py.settings import Settings, SymbolizeMode
 from retsnoop_py.symbolize.frames import Resolved
@@ -225,7 +225,7 @@ class SessionEncoder:
             origin=self.origin(report) if report.paths else None,
             paths=self.origins(report),
             said=messages(session),
-            explained=None if report.explained is None else _explained(report.explained),
+            explained=report.explained,
         )
 
     def warnings(self, session: Session) -> tuple[str, ...]:
@@ -369,12 +369,6 @@ class _Funcs(dict[int, to.Func]):
 
 def _func(function: Function) -> to.Func:
     return to.Func(function.name, hex(function.address), function.module)
-
-
-def _explained(why: Explained) -> to.Explained:
-    certainty: to.Certainty = "inferred" if why.later else "observed"
-    reason = to.Reason(why.kind, why.text, certainty, why.advice, why.later)
-    return to.Explained(why.syscall, why.error, why.what, reason if why.kind else None)
 
 
 def messages(session: Session) -> tuple[to.KernelMessage, ...]:
