@@ -34,11 +34,11 @@ from retsnoop_py.api.why import Inquiry, _best
 from retsnoop_py.api.why_request import WhyRequest
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.settings import ArgSettings, SelectionSettings, Settings, ViewSettings
 from retsnoop_py.vm.kernels import ensure
 from retsnoop_py.vm.machine import Machine
 
 if TYPE_CHECKING:
-    from retsnoop_py.api.keywords import TraceOptions
     from retsnoop_py.api.sessions import Session
     from retsnoop_py.model import session as to
 
@@ -143,24 +143,26 @@ class Together(Inquiry):
         self._survey()
         return self._by_thread
 
-    def _run(self, options: TraceOptions, *, quiet: bool) -> Iterator[Session]:
-        for one in super()._run(options, quiet=quiet):
+    def _run(self, settings: Settings, *, quiet: bool) -> Iterator[Session]:
+        for one in super()._run(settings, quiet=quiet):
             self._by_thread[one.thread].add(one)
             yield one
 
     def follow(self, requests: Sequence[Request]) -> None:
         """Give each of ``requests`` its sessions."""
-        options: TraceOptions = {
-            "entry": sorted({one.chosen.function for one in requests}),
-            "allow": sorted({name for one in requests for name in (*one.chain, *one.follow)}),
-            "path": sorted({name for one in requests for name in one.follow}),
-            "arguments": True,
-            "user_stack": True,
-            "call_stack": True,
-            "trace": True,
-        }
+        settings = Settings(
+            selection=SelectionSettings(
+                entry=tuple(sorted({one.chosen.function for one in requests})),
+                allow=tuple(
+                    sorted({name for one in requests for name in (*one.chain, *one.follow)})
+                ),
+            ),
+            views=ViewSettings(call_stack=True, call_trace=True, user_stack=True),
+            args=ArgSettings(capture=True),
+            paths=tuple(sorted({name for one in requests for name in one.follow})),
+        )
         by_name = {one.name: one for one in requests}
-        for session in super()._run(options, quiet=True):
+        for session in super()._run(settings, quiet=True):
             one = by_name.get(session.thread)
             if one and session.calls and session.calls[0].function.name == one.chosen.function:
                 one.kept.append(session)

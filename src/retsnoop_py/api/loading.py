@@ -31,6 +31,7 @@ from retsnoop_py.load.shape import Shape, parse_shapes
 from retsnoop_py.options import values
 from retsnoop_py.options.table import HOST
 from retsnoop_py.package import program
+from retsnoop_py.settings import SelectionSettings, Settings, ViewSettings
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -358,26 +359,21 @@ def _with_chains(
 
 def _failures(command: Sequence[str], image: Path | None) -> Iterator[Session]:
     """Yield the failing calls of all runs. Raises the errors of a live run."""
-    from retsnoop_py.api.keywords import TraceOptions, words
     from retsnoop_py.api.runs import Run
-    from retsnoop_py.options.settings import trace_settings
-    from retsnoop_py.value import replace
 
-    options: TraceOptions = {
-        "entry": list(_ENTRY),
-        "allow": list(_INSIDE),
-        "command": command,
-        "pinpoint": True,
-        "reruns": _RERUNS,
-        "duration": f"{_PATIENCE_S}s",
+    settings = Settings(
+        selection=SelectionSettings(entry=_ENTRY, allow=_INSIDE),
         # the trace contains the paths of calls that did not fail
-        "call_stack": True,
-        "trace": True,
-    }
-    if image is not None:
-        options["kernel"] = image
-    settings = trace_settings(words(options, TraceOptions.__optional_keys__))
-    with Run(replace(settings, quiet_command=True, every_condition=True)) as run:
+        views=ViewSettings(call_stack=True, call_trace=True),
+        command=tuple(command),
+        quiet_command=True,
+        pinpoint=True,
+        every_condition=True,
+        reruns=_RERUNS,
+        stop_after_ns=_PATIENCE_S * 1_000_000_000,
+        kernel_image=image,
+    )
+    with Run(settings) as run:
         for session in run:
             if session.report == "final" and session.failed and session.calls:
                 yield session

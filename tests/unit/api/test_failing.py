@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,8 +21,9 @@ from retsnoop_py.api.failing import (
 from retsnoop_py.api.why_request import WhyRequest
 from retsnoop_py.cause.complaint import Evidence
 from retsnoop_py.cause.events import SystemCall
-from retsnoop_py.errors import UsageError
+from retsnoop_py.errors import InputError, UsageError
 from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.settings import OutputFormat, Settings, ViewSettings
 
 
 def call(function: str, error: str | None) -> Any:
@@ -182,6 +184,24 @@ def test_a_keyword_that_is_none() -> None:
     assert WhyRequest.of(("a",), {"pid": 1, "syscall": "bpf"}) == WhyRequest(
         ("a",), (1,), syscalls=("bpf",)
     )
+    with pytest.raises(UsageError, match="needs a command"):
+        WhyRequest.of((), {"pid": 1, "user": "nobody"})
+    with pytest.raises(UsageError, match="not a process id"):
+        WhyRequest.of((), {"pid": -1})
+    with pytest.raises(InputError, match="no source tree"):
+        WhyRequest.of(("a",), {"source": "/nonexistent"})
+
+
+def test_each_run_is_of_the_command_or_of_the_processes() -> None:
+    views = ViewSettings(call_trace=True)
+    command = WhyRequest(("a",), user="nobody", keep_env=True, kernel=Path("/v"), aside=True)
+    found = command.placed_in(Settings(views=views))
+    assert (found.command, found.user, found.keep_env) == (("a",), "nobody", True)
+    assert (found.kernel_image, found.filters.pids) == (Path("/v"), ())
+    assert found.views == ViewSettings(call_trace=True, format=OutputFormat.JSON)
+    found = WhyRequest(pids=(3, 4), source=Path("/s")).placed_in(Settings(views=views))
+    assert (found.command, found.filters.pids, found.source) == ((), (3, 4), Path("/s"))
+    assert found.views == views
 
 
 @pytest.mark.parametrize(
