@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from retsnoop_py.kernel.functions import Function
     from retsnoop_py.listing import Listing
     from retsnoop_py.load.model import Explained, LoadResult
+    from retsnoop_py.model.difference import Difference
     from retsnoop_py.model.session import (
         Argument,
         Branch,
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
         ToldBefore,
         UserFrame,
     )
-    from retsnoop_py.render.difference import Difference
     from retsnoop_py.vm.machine import Machine
 
 __version__ = "0.1.0"
@@ -134,7 +134,7 @@ _PLACES = {
     "kernel.functions": ("Function",),
     "listing": ("Listing",),
     "load.model": ("Explained", "LoadResult"),
-    "render.difference": ("Difference",),
+    "model.difference": ("Difference",),
     "model.session": (
         *(
             "Argument",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from retsnoop_py.api.sessions import Session, Stream
 from retsnoop_py.errors import DataError
+from retsnoop_py.model.difference import ChainCall, DepartureStep
 from retsnoop_py.model.session import (
     CodePlace,
     Entered,
@@ -27,7 +28,6 @@ from retsnoop_py.model.session import (
     Result,
     ToldBefore,
 )
-from retsnoop_py.render.difference import ChainCall, DepartureStep
 from retsnoop_py.session.caches import BoundedCache
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def plain_name(name: str) -> str:
 def plain_result(result: Result | None) -> str:
     """Return a result in the form that is equal in every run.
 
-    See :mod:`retsnoop_py.render.difference`.
+    See :mod:`retsnoop_py.model.difference`.
     """
     if result is None:
         return _UNFINISHED
