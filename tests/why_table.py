@@ -29,17 +29,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from retsnoop_py.api.asked import Asked
 from retsnoop_py.api.failing import Failing, FailingCalls
 from retsnoop_py.api.why import Inquiry, _best
+from retsnoop_py.api.why_request import WhyRequest
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.settings import ArgSettings, SelectionSettings, Settings, ViewSettings
 from retsnoop_py.vm.kernels import ensure
 from retsnoop_py.vm.machine import Machine
 
 if TYPE_CHECKING:
-    from retsnoop_py.api.keywords import TraceOptions
-    from retsnoop_py.api.sessions import Call, Session
+    from retsnoop_py.api.sessions import Session
+    from retsnoop_py.model import session as to
 
 HERE = Path(__file__).parent / "live"
 #: Cases whose further runs are one.
@@ -58,24 +59,23 @@ class Cut:
         return getattr(self._whole, name)
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[to.Call, ...]:
         return tuple(one for one in self._whole.calls if one.function.name in self._functions)
 
     @property
     def paths(self) -> tuple[Any, ...]:
         return tuple(one for one in self._whole.paths if one.function.name in self._followed)
 
-    def as_json(self) -> str:
-        told = json.loads(self._whole.as_json())
-        told["paths"] = [
-            one for one in told.get("paths", ()) if one["function"]["name"] in self._followed
-        ]
-        told["stack"] = [
+    @property
+    def record(self) -> to.Session:
+        whole = self._whole.record
+        stack = [
             row
-            for row in told.get("stack") or ()
-            if "call" not in row or row["call"]["function"]["name"] in self._functions
+            for row in whole.stack or ()
+            if row.call is None or row.call.function.name in self._functions
         ]
-        return json.dumps(told)
+        paths = tuple(one for one in whole.paths if one.function.name in self._followed)
+        return msgspec.structs.replace(whole, stack=stack, paths=paths)
 
 
 class Request:
@@ -104,7 +104,7 @@ class Case(Inquiry):
     """One case, whose further runs ``ask`` has."""
 
     def __init__(
-        self, name: str, asked: Asked, facts: KernelFacts, ask: Callable[[Request], None]
+        self, name: str, asked: WhyRequest, facts: KernelFacts, ask: Callable[[Request], None]
     ) -> None:
         super().__init__(asked)
         self.name = name
@@ -143,24 +143,26 @@ class Together(Inquiry):
         self._survey()
         return self._by_thread
 
-    def _run(self, options: TraceOptions, *, quiet: bool) -> Iterator[Session]:
-        for one in super()._run(options, quiet=quiet):
+    def _run(self, settings: Settings, *, quiet: bool) -> Iterator[Session]:
+        for one in super()._run(settings, quiet=quiet):
             self._by_thread[one.thread].add(one)
             yield one
 
     def follow(self, requests: Sequence[Request]) -> None:
         """Give each of ``requests`` its sessions."""
-        options: TraceOptions = {
-            "entry": sorted({one.chosen.function for one in requests}),
-            "allow": sorted({name for one in requests for name in (*one.chain, *one.follow)}),
-            "path": sorted({name for one in requests for name in one.follow}),
-            "arguments": True,
-            "user_stack": True,
-            "call_stack": True,
-            "trace": True,
-        }
+        settings = Settings(
+            selection=SelectionSettings(
+                entry=tuple(sorted({one.chosen.function for one in requests})),
+                allow=tuple(
+                    sorted({name for one in requests for name in (*one.chain, *one.follow)})
+                ),
+            ),
+            views=ViewSettings(call_stack=True, call_trace=True, user_stack=True),
+            args=ArgSettings(capture=True),
+            paths=tuple(sorted({name for one in requests for name in one.follow})),
+        )
         by_name = {one.name: one for one in requests}
-        for session in super()._run(options, quiet=True):
+        for session in super()._run(settings, quiet=True):
             one = by_name.get(session.thread)
             if one and session.calls and session.calls[0].function.name == one.chosen.function:
                 one.kept.append(session)
@@ -203,8 +205,8 @@ class Guest:
                 one.answered.set()
             self._until_all_wait()
 
-    def _asked(self, *names: str) -> Asked:
-        return Asked((self._program, *names), kernel=self._kernel)
+    def _asked(self, *names: str) -> WhyRequest:
+        return WhyRequest((self._program, *names), kernel=self._kernel)
 
     def _until_all_wait(self) -> None:
         with self._changed:

@@ -25,19 +25,7 @@ if TYPE_CHECKING:
     from retsnoop_py.api.loading import explain, load_objects
     from retsnoop_py.api.runs import Replayed, Run, replay, trace
     from retsnoop_py.api.selecting import doctor, select
-    from retsnoop_py.api.sessions import (
-        Argument,
-        Branch,
-        Branches,
-        Call,
-        Event,
-        Frame,
-        Lost,
-        PidNamespace,
-        Result,
-        Session,
-        StackEntry,
-    )
+    from retsnoop_py.api.sessions import Session
     from retsnoop_py.api.why import why
     from retsnoop_py.errors import (
         BpfError,
@@ -55,7 +43,29 @@ if TYPE_CHECKING:
     from retsnoop_py.kernel.functions import Function
     from retsnoop_py.listing import Listing
     from retsnoop_py.load.model import Explained, LoadResult
-    from retsnoop_py.render.difference import Difference
+    from retsnoop_py.model.difference import Difference
+    from retsnoop_py.model.session import (
+        Argument,
+        Branch,
+        Branches,
+        Call,
+        Entered,
+        Event,
+        ExplainedFailure,
+        Frame,
+        Func,
+        KernelMessage,
+        Lost,
+        Missing,
+        Origin,
+        PidNamespace,
+        ProbeHit,
+        Result,
+        Returned,
+        StackEntry,
+        ToldBefore,
+        UserFrame,
+    )
     from retsnoop_py.vm.machine import Machine
 
 __version__ = "0.1.0"
@@ -70,27 +80,37 @@ __all__ = [
     "CommandNotFound",
     "DataError",
     "Difference",
+    "Entered",
     "Event",
     "Explained",
+    "ExplainedFailure",
     "Frame",
+    "Func",
     "Function",
     "InputError",
     "Interrupted",
+    "KernelMessage",
     "Listing",
     "LoadResult",
     "Lost",
     "Machine",
+    "Missing",
+    "Origin",
     "OutputError",
     "PidNamespace",
     "PrivilegeError",
+    "ProbeHit",
     "Replayed",
     "Result",
     "RetsnoopError",
+    "Returned",
     "Run",
     "Session",
     "StackEntry",
+    "ToldBefore",
     "UnavailableError",
     "UsageError",
+    "UserFrame",
     "__version__",
     "diff",
     "doctor",
@@ -110,14 +130,26 @@ _PLACES = {
     "api.runs": ("Replayed", "Run", "replay", "trace"),
     "api.selecting": ("doctor", "select"),
     "api.why": ("why",),
-    "api.sessions": (
-        *("Argument", "Branch", "Branches", "Call", "Event", "Frame", "Lost", "PidNamespace"),
-        *("Result", "Session", "StackEntry"),
-    ),
+    "api.sessions": ("Session",),
     "kernel.functions": ("Function",),
     "listing": ("Listing",),
     "load.model": ("Explained", "LoadResult"),
-    "render.difference": ("Difference",),
+    "model.difference": ("Difference",),
+    "model.session": (
+        *(
+            "Argument",
+            "Branch",
+            "Branches",
+            "Call",
+            "Entered",
+            "Event",
+            "ExplainedFailure",
+            "Frame",
+            "Func",
+        ),
+        *("KernelMessage", "Lost", "Missing", "Origin", "PidNamespace", "ProbeHit", "Result"),
+        *("Returned", "StackEntry", "ToldBefore", "UserFrame"),
+    ),
     "vm.machine": ("Machine",),
 }
 

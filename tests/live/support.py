@@ -15,7 +15,7 @@ import pytest
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.recording.format import FrameKind, decode_end
-from retsnoop_py.recording.reader import Frame, read_frames
+from retsnoop_py.recording.reader import RecordingFrame, read_frames
 from retsnoop_py.recording.replay import read_header
 from retsnoop_py.session.collector import Collector
 from retsnoop_py.session.model import Session
@@ -71,7 +71,7 @@ def read_recording(path: Path, *, cut: bool = False) -> Recording:
     return Recording(header, sessions, stats)
 
 
-def until_the_cut(path: Path) -> Iterator[Frame]:
+def until_the_cut(path: Path) -> Iterator[RecordingFrame]:
     with pytest.raises(DataError):
         yield from read_frames(path)
 

@@ -21,7 +21,7 @@ from tests.live.support import (
     trace,
 )
 
-from retsnoop_py.render.json_types import Entered, Line, Session, Summary
+from retsnoop_py.model.session import Entered, Line, Session, Summary
 from retsnoop_py.session import model
 from retsnoop_py.vm.machine import Machine
 

@@ -12,7 +12,7 @@ from tests.live.support import PROGRAMS, PYTHON, errno_of, read_recording, serie
 from tests.live.test_rungs import works_here
 
 from retsnoop_py.mechanism import Mechanism
-from retsnoop_py.render import json_types as to
+from retsnoop_py.model import session as to
 from retsnoop_py.session.model import EventFlags, SessionKind
 from retsnoop_py.vm.machine import Machine
 

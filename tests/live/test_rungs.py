@@ -23,7 +23,7 @@ from tests.live.test_workload import assert_ends_as_it_must, types_of
 
 from retsnoop_py.attach.multi import TRAMPOLINE_BUSY
 from retsnoop_py.mechanism import LADDER, Mechanism
-from retsnoop_py.render.json_types import Line, Session
+from retsnoop_py.model.session import Line, Session
 from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine
 from retsnoop_py.workload.cases import CASES

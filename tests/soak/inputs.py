@@ -31,7 +31,7 @@ from retsnoop_py.kernel.elf_file import ElfFile
 from retsnoop_py.libbpf.dwarf import DwarfImage
 from retsnoop_py.libbpf.object import OBJECTS
 from retsnoop_py.recording.format import FrameKind, file_header, pack_frame
-from retsnoop_py.recording.reader import Frame, read_frames
+from retsnoop_py.recording.reader import RecordingFrame, read_frames
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 #: What one case may take.
@@ -100,7 +100,7 @@ class Damage:
             ]
         return self.random.choice(ODD)
 
-    def frames(self, frames: list[Frame]) -> list[tuple[int, bytes]]:
+    def frames(self, frames: list[RecordingFrame]) -> list[tuple[int, bytes]]:
         """The frames of a recording, whole but with something odd in them."""
         made = [(int(frame.kind), bytes(frame.payload)) for frame in frames]
         at = self.random.randrange(len(made))

@@ -30,8 +30,8 @@ from retsnoop_py.cause.reasons import reason_of
 from retsnoop_py.cause.wording import Wording
 from retsnoop_py.kernel.capabilities import CAPABILITIES
 from retsnoop_py.kernel.errno import ERRNO_NAMES, errno_name
-from retsnoop_py.render import why_types as told
-from retsnoop_py.session.report import Explained
+from retsnoop_py.model import why as told
+from retsnoop_py.model.session import ExplainedFailure
 from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:
@@ -412,15 +412,15 @@ def with_reason(
     )
 
 
-def explain_session(session: CapturedSession, call: SystemCall, witnessed: Witnessed) -> Explained:
+def explain_session(
+    session: CapturedSession, call: SystemCall, witnessed: Witnessed
+) -> ExplainedFailure:
     """Return the meaning of a failed system call for the user, around a session of a trace."""
     said = tuple(one.text for one in session.said)
     chain = tuple(one.function.name for one in session.calls)
     reason = reason_of(Scene(call, witnessed, _identity(call), said, chain))
-    about = call.name, errno_name(call.error), _what(call)
-    if reason is None:
-        return Explained(*about)
-    return Explained(*about, reason.kind, reason.text, reason.advice, later=reason.is_seen_later)
+    told_reason = None if reason is None else _told(reason)
+    return ExplainedFailure(call.name, errno_name(call.error), _what(call), told_reason)
 
 
 def _of_answer(explained: told.ExplainedCall, chosen: Chosen) -> told.ExplainedCall:

@@ -26,8 +26,7 @@ from retsnoop_py.api.tally import (
     plain_name,
 )
 from retsnoop_py.errors import InputError, UsageError
-from retsnoop_py.options.settings import diff_overrides
-from retsnoop_py.render.difference import (
+from retsnoop_py.model.difference import (
     VERSION,
     ChainCall,
     Compared,
@@ -36,6 +35,7 @@ from retsnoop_py.render.difference import (
     Difference,
     Failure,
 )
+from retsnoop_py.options.settings import diff_overrides
 
 if TYPE_CHECKING:
     from retsnoop_py.recording.overrides import ReplayOverrides

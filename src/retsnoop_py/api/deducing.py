@@ -17,8 +17,8 @@ from retsnoop_py.api.failing import syscall_name
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.btf import Kind
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
+from retsnoop_py.model import session as to
 from retsnoop_py.path.deduce import Argument, Called, Known
-from retsnoop_py.render import json_types as to
 from retsnoop_py.render.args.node import pointer
 from retsnoop_py.session.paths import Path
 from retsnoop_py.session.report import PathView
@@ -27,7 +27,6 @@ from retsnoop_py.symbolize.kernel import KernelSymbolizer
 from retsnoop_py.symbolize.sources import KernelImages
 
 if TYPE_CHECKING:
-    from retsnoop_py.api.sessions import Argument as Given
     from retsnoop_py.api.sessions import Session
     from retsnoop_py.kernel.facts import KernelFacts
     from retsnoop_py.kernel.kallsyms import Symbol
@@ -132,17 +131,19 @@ def _made(session: Session, names: Collection[str]) -> list[Called] | None:
     found: dict[int, Called] = {}
     begun: list[tuple[int, str]] = []
     for event in session.trace or ():
-        if event.kind in ("missing", "told_before"):
+        if isinstance(event, (to.Missing, to.ToldBefore)):
             return None
-        if event.function is None or event.depth != _INSIDE or event.interrupt:
+        if isinstance(event, to.ProbeHit) or event.depth != _INSIDE or event.interrupt:
             continue
         name = event.function.name
-        if event.kind == "entry" and name in names:
+        if name not in names:
+            continue
+        if isinstance(event, to.Entered):
             begun.append((event.seq, name))
-        elif event.kind == "exit" and name in names:
-            if not begun or begun[-1][1] != name or event.result is None:
+        else:
+            if not begun or begun[-1][1] != name:
                 return None
-            size = min(event.function.result.size, _LONG)
+            size = min(session.traced(event.function).result.size, _LONG)
             value = event.result.raw & (1 << 8 * size) - 1
             found[begun[-1][0]] = Called(name, value, size)
     return None if len(found) != len(begun) or session.warnings else list(found.values())
@@ -162,7 +163,7 @@ def _given(session: Session) -> Iterator[Argument | None]:
         yield register_of(one)
 
 
-def register_of(given: Given) -> Argument | None:
+def register_of(given: to.Argument) -> Argument | None:
     """Return the number in the register of an argument; None if it was not recorded.
 
     For a pointer that was followed, only the target was recorded, without its address: ``&0`` and

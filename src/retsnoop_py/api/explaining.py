@@ -15,9 +15,10 @@ from retsnoop_py.capture.signals import StopSignals
 from retsnoop_py.capture.witness import CallsByThread, Witness
 from retsnoop_py.cause.events import SystemCall
 from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.model.session import ExplainedFailure
 from retsnoop_py.session.model import Session, SessionKind
 from retsnoop_py.session.pipeline import Sink, SinkMaker
-from retsnoop_py.session.report import Explained, Report
+from retsnoop_py.session.report import Report
 from retsnoop_py.session.stream_header import StreamHeader
 from retsnoop_py.settings import Settings
 from retsnoop_py.text import counted
@@ -45,7 +46,7 @@ class Explainer:
         self.calls = CallsByThread()
         self.witness = Witness.of(self.facts, by_thread=self.calls)
         self._signals = signals
-        self._known: dict[object, Explained] = {}
+        self._known: dict[object, ExplainedFailure] = {}
         #: Sessions that may lack a reason: too many calls failed to keep them all.
         self.missed = 0
 
@@ -80,7 +81,7 @@ class Explainer:
             self.missed += 1
         return found
 
-    def _reason(self, session: Session, call: SystemCall) -> Explained:
+    def _reason(self, session: Session, call: SystemCall) -> ExplainedFailure:
         state = call.state and replace(call.state, begin=0)
         key = replace(call, time=0, tid=0, state=state), tuple(session.said)
         found = self._known.get(key)

@@ -6,11 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-import msgspec
-
 from retsnoop_py.api.failing import syscall_name
-from retsnoop_py.render import json_types as to
-from retsnoop_py.render import why_types as told
+from retsnoop_py.model import session as to
+from retsnoop_py.model import why as told
 
 if TYPE_CHECKING:
     from retsnoop_py.api.sessions import Session
@@ -31,8 +29,7 @@ class Explanation:
     def of(cls, session: Session) -> Self:
         """Return the explanation of a session."""
         first = session.calls[0]
-        said = msgspec.json.decode(session.as_json(), type=to.Session)
-        return cls(said, first.function.name, first.error or "")
+        return cls(session.record, first.function.name, first.error or "")
 
     def _chain(self) -> list[to.StackEntry]:
         return [
@@ -273,7 +270,7 @@ def _fits(tested: to.Origin, origin: to.Origin) -> bool:
         return True
     value = origin.decided.operands[0].value
     mask = 0xFF if tested.result.text in ("true", "false") else 0xFFFFFFFF
-    return value is None or value & mask == int(tested.result.raw, 16) & mask
+    return value is None or value & mask == tested.result.raw & mask
 
 
 def _given_by(origin: to.Origin) -> str | None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 import msgspec
 
-from retsnoop_py.api.keywords import LoadOptions, Texts, TraceOptions, no_such_keyword, words
+from retsnoop_py.api.keywords import LoadOptions, Texts, no_such_keyword
 from retsnoop_py.capture.rights import raise_memlock
 from retsnoop_py.errors import DataError, InputError, RetsnoopError, UsageError, no_proc
 from retsnoop_py.foreign_json import decode
@@ -31,12 +31,13 @@ from retsnoop_py.load.shape import Shape, parse_shapes
 from retsnoop_py.options import values
 from retsnoop_py.options.table import HOST
 from retsnoop_py.package import program
-from retsnoop_py.value import Value, replace
+from retsnoop_py.settings import SelectionSettings, Settings, ViewSettings
+from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
     from retsnoop_py.api.sessions import Session
-    from retsnoop_py.render.json_types import Origin
-    from retsnoop_py.render.why_types import ExplainedCall, FailingChainCall
+    from retsnoop_py.model.session import Origin
+    from retsnoop_py.model.why import ExplainedCall, FailingChainCall
 
 __all__ = ["Loading", "explain", "load_again", "load_objects", "load_results", "object_path"]
 
@@ -359,23 +360,20 @@ def _with_chains(
 def _failures(command: Sequence[str], image: Path | None) -> Iterator[Session]:
     """Yield the failing calls of all runs. Raises the errors of a live run."""
     from retsnoop_py.api.runs import Run
-    from retsnoop_py.options.settings import trace_settings
 
-    options: TraceOptions = {
-        "entry": list(_ENTRY),
-        "allow": list(_INSIDE),
-        "command": command,
-        "pinpoint": True,
-        "reruns": _RERUNS,
-        "duration": f"{_PATIENCE_S}s",
+    settings = Settings(
+        selection=SelectionSettings(entry=_ENTRY, allow=_INSIDE),
         # the trace contains the paths of calls that did not fail
-        "call_stack": True,
-        "trace": True,
-    }
-    if image is not None:
-        options["kernel"] = image
-    settings = trace_settings(words(options, TraceOptions.__optional_keys__))
-    with Run(replace(settings, quiet_command=True, every_condition=True)) as run:
+        views=ViewSettings(call_stack=True, call_trace=True),
+        command=tuple(command),
+        quiet_command=True,
+        pinpoint=True,
+        every_condition=True,
+        reruns=_RERUNS,
+        stop_after_ns=_PATIENCE_S * 1_000_000_000,
+        kernel_image=image,
+    )
+    with Run(settings) as run:
         for session in run:
             if session.report == "final" and session.failed and session.calls:
                 yield session

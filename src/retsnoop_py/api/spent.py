@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 
 from retsnoop_py.cause.events import Ended
-from retsnoop_py.render.why_types import Cost
+from retsnoop_py.model.why import Cost
 
 __all__ = ["Spent"]
 

@@ -15,10 +15,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from retsnoop_py.api.sessions import Event, Result, Session, Stream
+from retsnoop_py.api.sessions import Session, Stream
 from retsnoop_py.errors import DataError
-from retsnoop_py.render.difference import ChainCall, DepartureStep
-from retsnoop_py.render.json_types import CodePlace, Origin
+from retsnoop_py.model.difference import ChainCall, DepartureStep
+from retsnoop_py.model.session import (
+    CodePlace,
+    Entered,
+    Event,
+    Missing,
+    Origin,
+    ProbeHit,
+    Result,
+    ToldBefore,
+)
 from retsnoop_py.session.caches import BoundedCache
 
 if TYPE_CHECKING:
@@ -49,7 +58,7 @@ def plain_name(name: str) -> str:
 def plain_result(result: Result | None) -> str:
     """Return a result in the form that is equal in every run.
 
-    See :mod:`retsnoop_py.render.difference`.
+    See :mod:`retsnoop_py.model.difference`.
     """
     if result is None:
         return _UNFINISHED
@@ -132,14 +141,14 @@ class Projection:
         steps: list[int] = []
         running: list[str] = []  # by depth; empty for a skipped call
         for event in events:
-            if event.kind in ("missing", "told_before"):
+            if isinstance(event, (Missing, ToldBefore)):
                 return None
-            if event.function is None or event.interrupt:
+            if isinstance(event, ProbeHit) or event.interrupt:
                 continue
             if len(steps) >= MOST_STEPS:
                 break
             at, name = event.depth - 1, plain_name(event.function.name)
-            if event.kind == "entry":
+            if isinstance(event, Entered):
                 running[at:] = [""] * (at - len(running))
                 known = name in self._shared and (bool(steps) or name in self._entries)
                 caller = next((one for one in reversed(running) if one), "")
@@ -168,7 +177,7 @@ class Projection:
 
     def _decided(self, name: str, origin: Origin) -> int:
         result, decided = origin.result, origin.decided
-        shown = plain_result(Result(0, result.text, result.value, result.error))
+        shown = plain_result(result)
         made = f"returned {shown}" + (f", which {origin.callee}() gave" if origin.callee else "")
         place = decided.place if decided is not None else origin.returned
         condition = decided.condition if decided is not None else None

@@ -13,8 +13,8 @@ from retsnoop_py.cause.events import Ended
 from retsnoop_py.cause.waiting.model import Wait
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.facts import KernelFacts
-from retsnoop_py.render import json_types as to
-from retsnoop_py.render import why_types as told
+from retsnoop_py.model import session as to
+from retsnoop_py.model import why as told
 from retsnoop_py.render.formats import source_chain
 from retsnoop_py.settings import SymbolizeMode
 from retsnoop_py.symbolize.kernel import KernelSymbolizer
@@ -109,8 +109,7 @@ def with_lines(
 
 
 def _lined(frame: to.Frame, symbols: KernelSymbolizer) -> to.Frame:
-    address = int(frame.address, 16)
-    if not address:
+    if not frame.address:
         return frame
-    places = source_chain(symbols.resolve(address), symbols.mode)
+    places = source_chain(symbols.resolve(frame.address), symbols.mode)
     return structs.replace(frame, source=tuple(to.Source(*one) for one in places))

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Unpack
 
 from msgspec import structs
 
-from retsnoop_py.api.asked import Asked, WhyOptions
 from retsnoop_py.api.choosing import (
     Chosen,
     Survey,
@@ -38,10 +37,10 @@ from retsnoop_py.api.failing import (
     presets_for,
     syscall_globs,
 )
-from retsnoop_py.api.keywords import ReplayOptions, TraceOptions, words
-from retsnoop_py.api.runs import Run, replay
+from retsnoop_py.api.runs import Replayed, Run
 from retsnoop_py.api.spent import Spent
 from retsnoop_py.api.waiting import still_ran, told_waits, with_lines
+from retsnoop_py.api.why_request import WhyOptions, WhyRequest
 from retsnoop_py.attach.features import Features
 from retsnoop_py.capture.command import Command, find_user
 from retsnoop_py.capture.hang import HangWatch
@@ -54,12 +53,18 @@ from retsnoop_py.kernel.kallsyms import read_modules
 from retsnoop_py.kernel.kcore import Kcore
 from retsnoop_py.kernel.switches import JIT
 from retsnoop_py.mechanism import Mechanism
-from retsnoop_py.options.settings import trace_settings
+from retsnoop_py.model import session as to
+from retsnoop_py.model import why as told
 from retsnoop_py.path.text import having_number
-from retsnoop_py.render import json_types as to
-from retsnoop_py.render import why_types as told
+from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.selection import deny_list
-from retsnoop_py.settings import OutputFormat, Settings
+from retsnoop_py.settings import (
+    ArgSettings,
+    SelectionSettings,
+    Settings,
+    SymbolizeMode,
+    ViewSettings,
+)
 from retsnoop_py.value import replace
 
 if TYPE_CHECKING:
@@ -102,22 +107,21 @@ def why(
     ``handle_signals`` as for :func:`trace`. Raises the errors of a live run, and UsageError without
     a command and a pid.
     """
-    asked = Asked.of(command, options)
+    asked = WhyRequest.of(command, options)
     return Inquiry(asked, on_step, handle_signals=handle_signals).answer()
 
 
-def why_recorded(path: str | PathLike[str], asked: Asked | None = None) -> told.Why:
+def why_recorded(path: str | PathLike[str], asked: WhyRequest | None = None) -> told.Why:
     """Return why the last failure in a recording happened; it needs followed paths (``--path``).
 
     Raises InputError and DataError like :func:`replay`.
     """
-    options: ReplayOptions = {"arguments": True}
-    if asked is not None and asked.kernel is not None:
-        options["kernel"] = asked.kernel
-    if asked is not None and asked.source is not None:
-        options["source"] = asked.source
-    recorded = replay(path, **options)
-    failing = FailingCalls(asked.syscalls, asked.errors) if asked else FailingCalls()
+    from retsnoop_py.recording.replay import Replay
+
+    asked = asked or WhyRequest()
+    overrides = ReplayOverrides(capture=True, kernel_image=asked.kernel, source=asked.source)
+    recorded = Replayed(Replay(Path(path), overrides))
+    failing = FailingCalls(asked.syscalls, asked.errors)
     for session in recorded:
         failing.add(session)
     chosen = failing.complained_of(failed=True)
@@ -145,7 +149,7 @@ class Inquiry:
 
     def __init__(
         self,
-        asked: Asked,
+        asked: WhyRequest,
         on_step: OnText | None = None,
         *,
         handle_signals: bool = False,
@@ -325,15 +329,13 @@ class Inquiry:
             f"{self._name(self._runs + 1)}: following what presets have inside {chosen.function}: "
             + ", ".join(one.name for one in presets)
         )
-        options: TraceOptions = {
-            "entry": [chosen.function],
-            "allow": [glob for one in presets for glob in one.allow],
-            "deny": [glob for one in presets for glob in one.deny],
-            "max_functions": _MAX_FUNCTIONS,
-            "symbolize": "none",
-        }
+        selection = SelectionSettings(
+            entry=(chosen.function,),
+            allow=tuple(glob for one in presets for glob in one.allow),
+            deny=tuple(glob for one in presets for glob in one.deny),
+        )
         found: Session | None = None
-        for session in self._run(options, quiet=True):
+        for session in self._run(_looking_for(selection), quiet=True):
             if self._is_like(session, chosen):
                 found = session
                 if self._asked.pids:
@@ -383,22 +385,17 @@ class Inquiry:
         everything = self._everything = self._hooks_all()
         if not self._runs:
             self._announce_reruns()
-        options: TraceOptions = {
-            "entry": (
-                self._requests()
-                if netlink
-                else syscall_globs(self._facts.machine, compat=everything)
-            ),
-            "deny": list(_NO_CALLS),
-            "max_functions": _MAX_FUNCTIONS,
-            "symbolize": "none",
-        }
-        if everything:
-            options["allow"] = ["*"]
+        calls = syscall_globs(self._facts.machine, compat=everything)
+        selection = SelectionSettings(
+            entry=tuple(self._requests() if netlink else calls),
+            allow=("*",) if everything else (),
+            deny=_NO_CALLS,
+            telling=everything,
+        )
         inside = ", and all functions inside" if everything else ""
         what = "netlink requests" if netlink else "every system call"
         self._say(f"{self._name(self._runs + 1)}: following {what}{inside}")
-        for session in self._run(options, quiet=netlink):
+        for session in self._run(_looking_for(selection), quiet=netlink):
             one = failing.add(session)
             if one is None or self._asked.command:
                 continue
@@ -435,20 +432,20 @@ class Inquiry:
         """Run and follow functions block by block; return the failure, or why it is missing."""
         names = ", ".join(follow)
         self._say(f"{self._name(self._runs + 1)}: following {names} block by block")
-        options: TraceOptions = {
-            "entry": [chosen.function],
-            "allow": [*chain, *follow, *self._beside(chosen), *self._of_new_modules()],
-            "max_functions": _MAX_FUNCTIONS,
-            "path": list(follow),
-            "arguments": True,
-            "user_stack": True,
+        settings = Settings(
+            selection=SelectionSettings(
+                entry=(chosen.function,),
+                allow=(*chain, *follow, *self._beside(chosen), *self._of_new_modules()),
+            ),
             # the trace contains the paths of calls that did not fail
-            "call_stack": True,
-            "trace": True,
-        }
+            views=ViewSettings(call_stack=True, call_trace=True, user_stack=True),
+            args=ArgSettings(capture=True),
+            paths=tuple(follow),
+            max_functions=_MAX_FUNCTIONS,
+        )
         kept: list[Session] = []
         try:
-            for session in self._run(options, quiet=True):
+            for session in self._run(settings, quiet=True):
                 if not self._is_like(session, chosen):
                     continue
                 kept = [*kept[1 - _KEPT :], session]
@@ -489,33 +486,10 @@ class Inquiry:
             and session.calls[0].error == chosen.error
         )
 
-    def _settings(self, options: TraceOptions, *, quiet: bool) -> Settings:
-        """Return the settings of a run."""
+    def _run(self, settings: Settings, *, quiet: bool) -> Iterator[Session]:
+        """Yield the sessions of a live run of the command, or of the processes."""
         asked = self._asked
-        options = {**options, "no_system_changes": False}
-        if asked.command:
-            options["command"] = asked.command
-            if asked.user is not None:
-                options["user"] = asked.user
-                options["keep_env"] = asked.keep_env
-        else:
-            options["pid"] = list(asked.pids)
-        if asked.kernel is not None:
-            options["kernel"] = asked.kernel
-        if asked.source is not None:
-            options["source"] = asked.source
-        settings = trace_settings(words(options, TraceOptions.__optional_keys__))
-        settings = replace(settings, quiet_command=quiet)
-        if options.get("allow") == ["*"]:
-            settings = replace(settings, selection=replace(settings.selection, telling=True))
-        if asked.aside:
-            settings = replace(settings, views=replace(settings.views, format=OutputFormat.JSON))
-        return settings
-
-    def _run(self, options: TraceOptions, *, quiet: bool) -> Iterator[Session]:
-        """Yield a live run's sessions."""
-        asked = self._asked
-        settings = self._settings(options, quiet=quiet)
+        settings = asked.placed_in(replace(settings, quiet_command=quiet))
         watch = None
         if not self._runs:
             watch = HangWatch(self._facts.machine)
@@ -726,11 +700,16 @@ def _innermost(session: Session) -> list[str]:
     found: list[int] = []
     room = _MOST_CODE
     for number in [maker, *below, *range(maker - 1, -1, -1)]:
-        room -= calls[number].function.size
+        room -= session.traced(calls[number].function).size
         if found and (room < 0 or (number == 0 and _hands_on(session))):
             break
         found.append(number)
     return list(dict.fromkeys(names[number] for number in sorted(found, reverse=True)))
+
+
+def _looking_for(selection: SelectionSettings) -> Settings:
+    """Return the settings of a run that finds failing calls, without source lines."""
+    return Settings(selection=selection, max_functions=_MAX_FUNCTIONS, symbolize=SymbolizeMode.NONE)
 
 
 def _is_deeper(session: Session, followed: Sequence[str]) -> bool:

@@ -37,7 +37,7 @@ __all__ = [
     "EXIT_PROGRAM",
     "TASK_PROGRAMS",
     "TREE_PROGRAM",
-    "Asked",
+    "LoadSpec",
     "configure",
     "configure_arguments",
     "fill",
@@ -70,7 +70,7 @@ TASK_PROGRAMS = (EXIT_PROGRAM, "rsn_task_free", TREE_PROGRAM)
 _FETCHING = frozenset({"aarch64"})
 
 
-class Asked(Value):
+class LoadSpec(Value):
     """The inputs of a run: the functions to trace, the settings, and the kernel's features."""
 
     plan: AttachPlan
@@ -129,31 +129,31 @@ class Asked(Value):
         return names[:_MOST_COUNTED]
 
 
-def configure(obj: BpfObject, asked: Asked, *, is_perf: bool) -> None:
+def configure(obj: BpfObject, spec: LoadSpec, *, is_perf: bool) -> None:
     """Configure the object before the load; ``is_perf``: events go through a perf buffer.
 
     Raises UsageError if maps would be unreasonably large.
     """
-    _choose_programs(obj, asked)
-    _configure_misses(obj, asked)
-    _configure_settings(obj, asked.settings, is_perf=is_perf)
-    _configure_probes(obj, asked)
-    _configure_extras(obj, asked)
+    _choose_programs(obj, spec)
+    _configure_misses(obj, spec)
+    _configure_settings(obj, spec.settings, is_perf=is_perf)
+    _configure_probes(obj, spec)
+    _configure_extras(obj, spec)
     plain = not any(any(obj.global_bytes(".rodata", name)[:]) for name in _EXTRAS)
     obj.set_global(".rodata", "plain", int(plain))
 
 
-def fill(obj: BpfObject, asked: Asked, filters: FilterSettings) -> None:
+def fill(obj: BpfObject, spec: LoadSpec, filters: FilterSettings) -> None:
     """Fill the maps after the load; ``filters`` contain the kernel's process ids."""
-    _find_misses(obj, asked.counted)
+    _find_misses(obj, spec.counted)
     _fill_filters(obj, filters)
-    _fill_extras(obj, asked)
+    _fill_extras(obj, spec)
 
 
-def _choose_programs(obj: BpfObject, asked: Asked) -> None:
-    plan, settings = asked.plan, asked.settings
+def _choose_programs(obj: BpfObject, spec: LoadSpec) -> None:
+    plan, settings = spec.plan, spec.settings
     wanted = {name for mechanism in plan.mechanisms for name in mechanism.row.programs}
-    wanted |= {*asked.task_programs, *asked.probe_programs, *asked.messages.programs}
+    wanted |= {*spec.task_programs, *spec.probe_programs, *spec.messages.programs}
     if settings.follows:
         wanted.add("rsn_block")
     namer = choose_program(obj)
@@ -167,9 +167,9 @@ def _choose_programs(obj: BpfObject, asked: Asked) -> None:
                 obj.program(name).set_kind(*row.kind)
 
 
-def _configure_misses(obj: BpfObject, asked: Asked) -> None:
-    counted = asked.counted
-    for name, place in (asked.facts.program_counts or {}).items():
+def _configure_misses(obj: BpfObject, spec: LoadSpec) -> None:
+    counted = spec.counted
+    for name, place in (spec.facts.program_counts or {}).items():
         obj.set_global(".rodata", name, place)
     obj.program(COUNTED_BY).set_autoload(bool(counted))
     obj.set_global(".rodata", "miss_programs", len(counted))
@@ -241,43 +241,43 @@ _CURRENT_PROBE = {
 }
 
 
-def _configure_probes(obj: BpfObject, asked: Asked) -> None:
+def _configure_probes(obj: BpfObject, spec: LoadSpec) -> None:
     """Configure the properties of this kernel."""
-    features, facts = asked.features, asked.facts
-    obj.set_global(".rodata", "has_fetch", int(asked.has_fetch))
+    features, facts = spec.features, spec.facts
+    obj.set_global(".rodata", "has_fetch", int(spec.has_fetch))
     obj.set_global(".rodata", "stack_places", _stack_bytes(facts) // 8)
     _tell_return_hooks(obj, facts)
-    if asked.probes:
+    if spec.probes:
         obj.set_global(".rodata", "has_perf_cookie", int(features.cookie))
         obj.set_global(".rodata", "has_raw_cookie", int(features.raw_cookie))
-    if asked.by_address:
-        _configure_function_ids(obj, asked.plan, features, facts)
+    if spec.by_address:
+        _configure_function_ids(obj, spec.plan, features, facts)
 
 
-def _configure_extras(obj: BpfObject, asked: Asked) -> None:
+def _configure_extras(obj: BpfObject, spec: LoadSpec) -> None:
     """Configure optional parts before the load: arguments, paths, messages, a log."""
-    settings, captures = asked.settings, asked.captures
+    settings, captures = spec.settings, spec.captures
     sessions = settings.bpf.sessions_size
     if captures is not None:
-        configure_arguments(obj, settings.args, asked.plan, sessions, len(captures.probes))
+        configure_arguments(obj, settings.args, spec.plan, sessions, len(captures.probes))
     if settings.follows:
         from retsnoop_py.capture.paths import configure_paths
 
         configure_paths(obj, sessions)
-    if asked.messages.programs:
-        asked.messages.configure(obj, sessions)
+    if spec.messages.programs:
+        spec.messages.configure(obj, sessions)
     if settings.debug_bpf:
-        _configure_log(obj, asked.plan.functions)
+        _configure_log(obj, spec.plan.functions)
 
 
-def _fill_extras(obj: BpfObject, asked: Asked) -> None:
+def _fill_extras(obj: BpfObject, spec: LoadSpec) -> None:
     """Fill the maps with data per function, after the load."""
-    if asked.settings.debug_bpf:
-        _fill_log(obj, asked.plan.functions)
-    if asked.captures is not None:
-        _fill_arguments(obj, asked.captures, asked.plan)
-    if asked.by_address:
-        _fill_addresses(obj, asked.plan)
+    if spec.settings.debug_bpf:
+        _fill_log(obj, spec.plan.functions)
+    if spec.captures is not None:
+        _fill_arguments(obj, spec.captures, spec.plan)
+    if spec.by_address:
+        _fill_addresses(obj, spec.plan)
 
 
 def _configure_function_ids(

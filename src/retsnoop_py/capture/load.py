@@ -16,7 +16,7 @@ from retsnoop_py.attach.plan import AttachPlan
 from retsnoop_py.capture.configure import (
     EXIT_PROGRAM,
     TREE_PROGRAM,
-    Asked,
+    LoadSpec,
     configure,
     fill,
 )
@@ -227,17 +227,17 @@ def load(
     sources = MessageSources()
     if settings.messages:
         sources = message_sources(facts, features, plan.functions)
-    asked = Asked(plan, settings, features, facts, tuple(probes), captures, sources)
-    is_as_built = asked.has_fetch and asked.has_kfuncs
-    obj = _opened(None if is_as_built else partial(_for_this_kernel, asked))
+    spec = LoadSpec(plan, settings, features, facts, tuple(probes), captures, sources)
+    is_as_built = spec.has_fetch and spec.has_kfuncs
+    obj = _opened(None if is_as_built else partial(_for_this_kernel, spec))
     try:
-        configure(obj, asked, is_perf=is_perf)
+        configure(obj, spec, is_perf=is_perf)
         obj.load()
         ids = process_ids(obj)
         filters = ids.filters(settings.filters)
-        fill(obj, asked, filters)
+        fill(obj, spec, filters)
         links = (
-            *(obj.program(name).attach() for name in asked.task_programs),
+            *(obj.program(name).attach() for name in spec.task_programs),
             *sources.attached(obj, settings),
         )
         follows = bool(settings.command)
@@ -252,11 +252,11 @@ def load(
         raise
 
 
-def _for_this_kernel(asked: Asked, image: bytes) -> bytes:
+def _for_this_kernel(spec: LoadSpec, image: bytes) -> bytes:
     """Return the BPF object ``image`` without code that this kernel would reject."""
-    if not asked.has_fetch:
+    if not spec.has_fetch:
         image = without_fetch(image)
-    return image if asked.has_kfuncs else without_kfuncs(image)
+    return image if spec.has_kfuncs else without_kfuncs(image)
 
 
 def _choose_perf_buffer(settings: Settings, features: Features) -> bool:

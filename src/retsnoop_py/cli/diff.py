@@ -18,8 +18,8 @@ from retsnoop_py.text import printable_json
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
+    from retsnoop_py.model.difference import Difference
     from retsnoop_py.recording.overrides import ReplayOverrides
-    from retsnoop_py.render.difference import Difference
 
 #: The exit status for a difference, which is not an error. 1 means a bug of retsnoop-py, 2 an error
 #: in diff(1).

@@ -274,9 +274,9 @@ def json_schema() -> str:
     import msgspec
 
     from retsnoop_py.load.model import Explained, LoadResult
-    from retsnoop_py.render.difference import Difference
-    from retsnoop_py.render.json_types import VERSION, RunResult, Session, Summary
-    from retsnoop_py.render.why_types import Why
+    from retsnoop_py.model.difference import Difference
+    from retsnoop_py.model.session import VERSION, RunResult, Session, Summary
+    from retsnoop_py.model.why import Why
 
     (found,), parts = msgspec.json.schema_components(
         [Session | Summary | RunResult | Explained | LoadResult | Difference | Why],

@@ -20,9 +20,9 @@ from retsnoop_py.cli.argv import Normalised
 from retsnoop_py.cli.guest_signals import ended_by_signals
 from retsnoop_py.errors import DataError, OutputError, RetsnoopError, UsageError
 from retsnoop_py.foreign_json import decode
+from retsnoop_py.model.session import VERSION, RunResult
 from retsnoop_py.options import values
 from retsnoop_py.options.table import HOST
-from retsnoop_py.render.json_types import VERSION, RunResult
 from retsnoop_py.render.palette import Palette, paint
 from retsnoop_py.settings import OutputFormat, Settings
 from retsnoop_py.text import display_width, pad, printable, printable_json

@@ -12,7 +12,7 @@ from retsnoop_py.session.verdict import Caught
 from retsnoop_py.settings import VerdictSettings
 
 if TYPE_CHECKING:
-    from retsnoop_py.render.json_types import RunResult
+    from retsnoop_py.model.session import RunResult
 
 __all__ = ["UNEXPECTED", "Judge"]
 
@@ -54,7 +54,7 @@ class Judge:
         own_file.write(path, msgspec.json.encode(result) + b"\n", own_file.SHARED)
 
     def _result(self, said: list[str], status: int, command: int | None) -> RunResult:
-        from retsnoop_py.render import json_types as to
+        from retsnoop_py.model import session as to
 
         header = self.caught.header
         return to.RunResult(

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from retsnoop_py.api.asked import Asked
+from retsnoop_py.api.why_request import WhyRequest
 from retsnoop_py.cli.argv import Kind, Spec
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.cli.replay import complete
@@ -26,7 +26,7 @@ from retsnoop_py.text import printable_json
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
-    from retsnoop_py.render.why_types import Why
+    from retsnoop_py.model.why import Why
 
 _TEXT = """
 Explain why a command failed: what it tried, why that did not work, what to change, and which \
@@ -67,16 +67,16 @@ _USAGE = """Usage: retsnoop-py why [--call NAME] [--errno NAME] [--reruns N] -- 
 'retsnoop-py why --help' explains all options."""
 
 
-class WhyRequest(Value):
+class WhyCommand(Value):
     """The failure to explain, and the output format."""
 
-    what: Asked
+    what: WhyRequest
     recording: Path | None
     form: str
     verbose: int
 
 
-def request(words: Words, rest: list[str]) -> WhyRequest:
+def request(words: Words, rest: list[str]) -> WhyCommand:
     """Return the request of the command line. Raise :class:`UsageError`."""
     processes = pids("-p", words.texts("pid"))
     command = tuple(words.command)
@@ -94,7 +94,7 @@ def request(words: Words, rest: list[str]) -> WhyRequest:
     allowed_errors(errors)
     asked_reruns = words.text("reruns")
     image = words.text("kernel")
-    what = Asked(
+    what = WhyRequest(
         command,
         processes,
         user(words.text("user"), command),
@@ -109,7 +109,7 @@ def request(words: Words, rest: list[str]) -> WhyRequest:
     )
     if files and what.limit_ns:
         raise UsageError("--for limits a run, and a recording is none", "leave out --for")
-    return WhyRequest(
+    return WhyCommand(
         what,
         Path(files[0]) if files else None,
         _form(words.text("format")),
@@ -126,7 +126,7 @@ def _form(value: str | None) -> str:
     return form
 
 
-def run(asked: WhyRequest) -> int:
+def run(asked: WhyCommand) -> int:
     """Explain the failure, print it, and return CMD's exit status. Raise a live run's errors."""
     found = _answer(asked)
     if asked.form == "json":
@@ -150,7 +150,7 @@ def run(asked: WhyRequest) -> int:
     return found.exit_status or 0
 
 
-def _answer(asked: WhyRequest) -> Why:
+def _answer(asked: WhyCommand) -> Why:
     from retsnoop_py.api.why import Inquiry, why_recorded
     from retsnoop_py.cli.start import STARTED
     from retsnoop_py.listener import current

@@ -91,7 +91,7 @@ def _cut(text: str | None) -> str | None:
     return None if text is None else text[:MAX_NAME]
 
 
-class Frame(NamedTuple):
+class RecordingFrame(NamedTuple):
     """A frame: its kind, its payload without compression, and its first byte in the file."""
 
     kind: int
@@ -99,7 +99,7 @@ class Frame(NamedTuple):
     offset: int
 
 
-def read_frames(path: Path) -> Iterator[Frame]:
+def read_frames(path: Path) -> Iterator[RecordingFrame]:
     """The frames of the recording at ``path``, END last; those of unknown kinds included.
 
     Raises InputError if the file cannot be read, DataError if it is not a recording, if it is
@@ -122,7 +122,7 @@ def damaged(path: Path, offset: int, why: str) -> DataError:
     )
 
 
-def _frames(file: BinaryIO, path: Path) -> Iterator[Frame]:
+def _frames(file: BinaryIO, path: Path) -> Iterator[RecordingFrame]:
     _check_header(file, path)
     offset, room = FILE_HEADER.size, PLAIN_BYTES
     while True:
@@ -143,7 +143,7 @@ def _frames(file: BinaryIO, path: Path) -> Iterator[Frame]:
             raise damaged(path, offset, "the frame's checksum is wrong")
         room += PLAIN_PER_BYTE * length
         try:
-            frame = Frame(*unpack_payload(kind, payload, min(room, MAX_PAYLOAD)), offset)
+            frame = RecordingFrame(*unpack_payload(kind, payload, min(room, MAX_PAYLOAD)), offset)
         except DataError as err:
             raise damaged(path, offset, err.message) from None
         room -= len(frame.payload)

@@ -23,7 +23,7 @@ from retsnoop_py.recording.format import (
     decode_warning,
 )
 from retsnoop_py.recording.overrides import ReplayOverrides
-from retsnoop_py.recording.reader import Frame, RecordedSymbolizer, damaged, read_frames
+from retsnoop_py.recording.reader import RecordedSymbolizer, RecordingFrame, damaged, read_frames
 from retsnoop_py.session.collector import Collector
 from retsnoop_py.session.pipeline import Pipeline, Sink, SinkMaker
 from retsnoop_py.session.stream_header import StreamHeader
@@ -125,7 +125,7 @@ def _data_limit(path: Path) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_DATA, (old, most))
 
 
-def read_header(path: Path, frames: Iterator[Frame]) -> StreamHeader:
+def read_header(path: Path, frames: Iterator[RecordingFrame]) -> StreamHeader:
     """The facts a recording starts with. Raises DataError if it does not."""
     frame = next(frames)
     if frame.kind != FrameKind.FACTS:
@@ -152,7 +152,7 @@ def _symbolizer(
             sink.say(f"WARNING: {warning}")
 
 
-def _play(frame: Frame, pipeline: Pipeline, symbols: RecordedSymbolizer) -> Iterator[None]:
+def _play(frame: RecordingFrame, pipeline: Pipeline, symbols: RecordedSymbolizer) -> Iterator[None]:
     if frame.kind == FrameKind.RECORDS:
         yield from pipeline.parts(frame.payload)
     elif frame.kind == FrameKind.SYMBOLS:

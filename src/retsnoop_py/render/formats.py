@@ -16,7 +16,7 @@ from retsnoop_py.symbolize.frames import Resolved, SourceFrame
 from retsnoop_py.text import counted, printable, wrapped
 
 if TYPE_CHECKING:
-    from retsnoop_py.render import json_types as to
+    from retsnoop_py.model import session as to
     from retsnoop_py.session.model import KernelMessage
 
 UNFINISHED = "[...]"
@@ -74,7 +74,7 @@ def _error_number(function: Function, value: int, width: int) -> int | None:
 
 def encode_result(function: Function, register: int) -> to.Result:
     """Return a result as a JSON object."""
-    from retsnoop_py.render import json_types as to
+    from retsnoop_py.model import session as to
 
     error = error_of(function, register)
     return to.Result(

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import structs
 
 from retsnoop_py.kernel.functions import Function
-from retsnoop_py.render import json_types as to
+from retsnoop_py.model import session as to
 from retsnoop_py.render.args.node import pointer
 from retsnoop_py.render.formats import encode_result, source_chain
 from retsnoop_py.render.palette import Palette

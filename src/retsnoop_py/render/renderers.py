@@ -76,7 +76,8 @@ class ExplanationSection:
         if why is None:
             return []
         failure = failure_text(report.session.proc_comm, why.what, why.error)
-        return list(answer_lines(failure, why.text, why.advice, self._columns))
+        text, advice = (why.reason.text, why.reason.advice) if why.reason else ("", ())
+        return list(answer_lines(failure, text, advice, self._columns))
 
     def template(self, report: Report) -> list[str] | None:  # noqa: ARG002
         """Return None: two calls need not have the same reason."""

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from retsnoop_py.render.json_types import Frame
+from retsnoop_py.model.session import Frame
+from retsnoop_py.model.why import Waiting
 from retsnoop_py.render.palette import Palette, paint
-from retsnoop_py.render.why_types import Waiting
 from retsnoop_py.text import display_width, pad, printable, wrapped
 
 __all__ = ["waiting_lines"]
@@ -64,7 +64,7 @@ def _call(one: Waiting, palette: Palette) -> Iterator[str]:
     if one.call:
         yield f"{paint(printable(one.call), palette.name)}({printable(one.arguments)})"
         yield ""
-    names = [printable(frame.symbol or frame.address) for frame in one.kernel_stack]
+    names = [printable(frame.symbol or frame.hex_address) for frame in one.kernel_stack]
     longest = max(display_width(name) for name in names)
     for number, (name, frame) in enumerate(zip(names, one.kernel_stack, strict=True), 1):
         mark = paint("!", palette.mark) if number == len(names) else " "

@@ -21,12 +21,8 @@ from collections.abc import Iterator, Sequence
 from msgspec import structs
 
 from retsnoop_py.kernel.errno import ERRNO_NAMES
-from retsnoop_py.render import json_types as to
-from retsnoop_py.render.formats import message_lines
-from retsnoop_py.render.origin import origin_lines
-from retsnoop_py.render.palette import Palette, paint
-from retsnoop_py.render.waiting import waiting_lines
-from retsnoop_py.render.why_types import (
+from retsnoop_py.model import session as to
+from retsnoop_py.model.why import (
     Cost,
     ExplainedCall,
     FailedCall,
@@ -34,6 +30,10 @@ from retsnoop_py.render.why_types import (
     Reason,
     Why,
 )
+from retsnoop_py.render.formats import message_lines
+from retsnoop_py.render.origin import origin_lines
+from retsnoop_py.render.palette import Palette, paint
+from retsnoop_py.render.waiting import waiting_lines
 from retsnoop_py.text import display_width, pad, printable, wrapped
 
 __all__ = ["WhyPage", "answer_lines", "failure_text", "headline", "reason_of"]

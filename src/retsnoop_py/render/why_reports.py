@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from retsnoop_py.model.why import Waiting, Why
 from retsnoop_py.render.github import unobeyed, workflow_property, workflow_text
 from retsnoop_py.render.load_results import xml_text
 from retsnoop_py.render.palette import Palette
 from retsnoop_py.render.why import WhyPage, headline, reason_of
-from retsnoop_py.render.why_types import Waiting, Why
 from retsnoop_py.text import printable
 
 __all__ = ["FORMATS", "report"]

@@ -38,7 +38,7 @@ from retsnoop_py.settings import SelectionSettings
 from retsnoop_py.value import Value, replace
 
 
-class Asked(Value):
+class GlobSpec(Value):
     """A glob with its ``origin``.
 
     If a ``mandatory`` entry glob matches no function, this is an error. Source paths are not
@@ -64,10 +64,10 @@ class Plan(Value):
     ``otherwise`` has, by origin, the globs that replace a preset's entry globs on some kernels.
     """
 
-    entry: tuple[Asked, ...]
-    allow: tuple[Asked, ...]
-    deny: tuple[Asked, ...]
-    otherwise: Mapping[str, tuple[Asked, ...]] = MappingProxyType({})
+    entry: tuple[GlobSpec, ...]
+    allow: tuple[GlobSpec, ...]
+    deny: tuple[GlobSpec, ...]
+    otherwise: Mapping[str, tuple[GlobSpec, ...]] = MappingProxyType({})
 
     def on(self, can_trace: Callable[[NameGlob], bool]) -> Plan:
         """Return the plan for a kernel; ``can_trace`` returns whether any match can be traced."""
@@ -93,11 +93,11 @@ def make_plan(settings: SelectionSettings) -> Plan:
     """
     chosen = [globs.load_preset(name) for name in settings.presets]
     entry = [_entry(spec, "-e") for spec in settings.entry]
-    allow = [Asked(globs.parse(spec), "-a") for spec in settings.allow]
+    allow = [GlobSpec(globs.parse(spec), "-a") for spec in settings.allow]
     denied = [_denied(spec, Reason.DENIED) for spec in settings.deny]
     for preset in chosen:
         entry += [_entry(spec, f"preset {preset.name}") for spec in preset.entry]
-        allow += [Asked(globs.parse(spec), f"preset {preset.name}") for spec in preset.allow]
+        allow += [GlobSpec(globs.parse(spec), f"preset {preset.name}") for spec in preset.allow]
         denied += [_denied(spec, Reason.DENIED_BY_PRESET, preset.name) for spec in preset.deny]
     if not entry:
         raise UsageError(
@@ -105,12 +105,12 @@ def make_plan(settings: SelectionSettings) -> Plan:
             "name an entry function, such as -e '*sys_bpf', or a preset, such as -c bpf",
         )
     internal = [
-        Asked(NameGlob(entry.glob), "internal", False, Reason.DENIED_INTERNALLY, entry.reason)
+        GlobSpec(NameGlob(entry.glob), "internal", False, Reason.DENIED_INTERNALLY, entry.reason)
         for entry in deny_list.load()
     ]
     otherwise = {
         f"preset {preset.name}": tuple(
-            Asked(globs.parse(spec), f"preset {preset.name}") for spec in preset.entry_otherwise
+            GlobSpec(globs.parse(spec), f"preset {preset.name}") for spec in preset.entry_otherwise
         )
         for preset in chosen
         if preset.entry_otherwise
@@ -118,15 +118,15 @@ def make_plan(settings: SelectionSettings) -> Plan:
     return Plan(tuple(entry), tuple(allow), (*denied, *internal), otherwise)
 
 
-def _entry(spec: str, origin: str) -> Asked:
+def _entry(spec: str, origin: str) -> GlobSpec:
     glob = globs.parse(spec)
-    return Asked(glob, origin, mandatory=isinstance(glob, NameGlob))
+    return GlobSpec(glob, origin, mandatory=isinstance(glob, NameGlob))
 
 
-def _denied(spec: str, reason: Reason, preset: str | None = None) -> Asked:
+def _denied(spec: str, reason: Reason, preset: str | None = None) -> GlobSpec:
     origin = f"preset {preset}" if preset else "-d"
     detail = f"{preset}, '{spec}'" if preset else f"'{spec}'"
-    return Asked(globs.parse(spec), origin, reason=reason, detail=detail)
+    return GlobSpec(globs.parse(spec), origin, reason=reason, detail=detail)
 
 
 def build_functions(
@@ -282,8 +282,8 @@ _COLD = "it is the unlikely part of another function"
 class _Chosen(Value):
     """The matches of the globs: the first matching glob of each function, and counts per glob."""
 
-    entries: dict[int, Asked]
-    allowed: dict[int, Asked]
+    entries: dict[int, GlobSpec]
+    allowed: dict[int, GlobSpec]
     entry_counts: list[int]
     allow_counts: list[int]
 
@@ -372,11 +372,11 @@ class Selector:
         return bool(self.kallsyms.table.match(listed, [(glob.name, glob.module)]).symbols)
 
     def _matches(
-        self, asked: Sequence[Asked], subset: array[int]
-    ) -> tuple[dict[int, Asked], list[int]]:
+        self, asked: Sequence[GlobSpec], subset: array[int]
+    ) -> tuple[dict[int, GlobSpec], list[int]]:
         """Return the first glob that matches each function of ``subset``, and counts per glob."""
         counts = [0] * len(asked)
-        found: dict[int, Asked] = {}
+        found: dict[int, GlobSpec] = {}
         for position, one in enumerate(asked):
             if isinstance(one.glob, PathGlob):
                 indexes = self._in_units(one.glob, subset)
@@ -413,7 +413,7 @@ class Selector:
 
     # -- reasons --
 
-    def _rejections(self, subset: array[int], denied: dict[int, Asked]) -> dict[int, Rejection]:
+    def _rejections(self, subset: array[int], denied: dict[int, GlobSpec]) -> dict[int, Rejection]:
         """Return why functions of ``subset`` are not traced."""
         states, ambiguous = self.functions.states, int(State.AMBIGUOUS)
         found = {
@@ -468,7 +468,7 @@ class Selector:
 
 
 def _counts(
-    role: Role, asked: Sequence[Asked], matched: Sequence[int], untraceable: Sequence[int]
+    role: Role, asked: Sequence[GlobSpec], matched: Sequence[int], untraceable: Sequence[int]
 ) -> list[GlobCount]:
     return [
         GlobCount(one.glob.spec, role, one.origin, count, other, one.is_internal)

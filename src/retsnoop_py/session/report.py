@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.session.model import Session, Trace, Tracer
@@ -14,6 +14,9 @@ from retsnoop_py.session.paths import Origin, Origins, Path
 from retsnoop_py.session.stacks import Stack, Stacker, is_frame_of, resolve_stack
 from retsnoop_py.settings import Settings, StackSettings, ViewSettings
 from retsnoop_py.symbolize.frames import Resolved, Symbolizer, UserSymbolizer
+
+if TYPE_CHECKING:
+    from retsnoop_py.model.session import ExplainedFailure
 
 
 class BranchRow(NamedTuple):
@@ -89,24 +92,6 @@ class PathView(NamedTuple):
 NO_PATH_VIEWS: Mapping[int, PathView] = MappingProxyType({})
 
 
-class Explained(NamedTuple):
-    """Why the system call of a session failed, in the user's terms.
-
-    ``syscall`` is its name, ``error`` that of the error, ``what`` the operation and its object.
-    ``kind`` is a word of docs/why.md, "" if the reason is not known: then there is no ``text``.
-    ``text`` is one or more sentences, ``advice`` what to change. ``later``: the reason was read
-    after the call.
-    """
-
-    syscall: str
-    error: str
-    what: str
-    kind: str = ""
-    text: str = ""
-    advice: tuple[str, ...] = ()
-    later: bool = False
-
-
 class Report(NamedTuple):
     """One session and its views; views that were not requested are None.
 
@@ -122,7 +107,7 @@ class Report(NamedTuple):
     user_stack: tuple[Resolved, ...] = ()
     #: By the ``seq`` of the call's entry.
     paths: Mapping[int, PathView] = NO_PATH_VIEWS
-    explained: Explained | None = None
+    explained: ExplainedFailure | None = None
 
 
 class TextWriter(Protocol):

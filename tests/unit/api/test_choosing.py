@@ -23,8 +23,8 @@ from retsnoop_py.cause.events import (
     Written,
 )
 from retsnoop_py.cause.reason import Reason
-from retsnoop_py.render.json_types import KernelMessage
-from retsnoop_py.render.why_types import ExplainedCall
+from retsnoop_py.model.session import KernelMessage
+from retsnoop_py.model.why import ExplainedCall
 from retsnoop_py.value import replace
 
 SHELL, NOISE, MOUNT, OUTSIDER = 1, 2, 3, 99

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from retsnoop_py.api.deducing import register_of
-from retsnoop_py.api.sessions import Argument as Given
+from retsnoop_py.model.session import Argument as Given
 from retsnoop_py.path.deduce import Argument
 
 

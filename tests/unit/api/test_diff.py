@@ -34,8 +34,8 @@ from retsnoop_py.api.tally import plain_name
 from retsnoop_py.cli.completion import candidates
 from retsnoop_py.cli.main import main
 from retsnoop_py.kernel.functions import Function
+from retsnoop_py.model.difference import Difference, Failure
 from retsnoop_py.recording.writer import RecordingWriter
-from retsnoop_py.render.difference import Difference, Failure
 from retsnoop_py.session.model import EventKind
 from retsnoop_py.session.paths import Condition, OperandText, Origin, Place
 from retsnoop_py.session.paths import Path as Way

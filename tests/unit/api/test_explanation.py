@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from retsnoop_py.api.explanation import Explanation
-from retsnoop_py.render import json_types as to
+from retsnoop_py.model import session as to
 
 EINVAL = to.Result("0xffffffea", "-EINVAL", -22, "EINVAL")
 NO = to.Result("0x0", "false", 0)

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from retsnoop_py.api import why
-from retsnoop_py.api.asked import Asked
 from retsnoop_py.api.failing import (
     Failing,
     FailingCalls,
@@ -18,10 +18,12 @@ from retsnoop_py.api.failing import (
     presets_for,
     syscall_name,
 )
+from retsnoop_py.api.why_request import WhyRequest
 from retsnoop_py.cause.complaint import Evidence
 from retsnoop_py.cause.events import SystemCall
-from retsnoop_py.errors import UsageError
+from retsnoop_py.errors import InputError, UsageError
 from retsnoop_py.kernel.errno import ERRNO_NAMES
+from retsnoop_py.settings import OutputFormat, Settings, ViewSettings
 
 
 def call(function: str, error: str | None) -> Any:
@@ -33,7 +35,8 @@ def session(
     *calls: Any, report: str = "final", failed: bool = True, tid: int = 7, end: int = 0
 ) -> Any:
     ids = {"process": "sh", "pid": 7, "tid": tid, "end_ns": end}
-    return SimpleNamespace(calls=calls, report=report, failed=failed, **ids)
+    shown = {"calls": calls, "report": report, "failed": failed}
+    return SimpleNamespace(traced=lambda function: function, **shown, **ids)
 
 
 def failing(*said: tuple[str, str], asked: tuple[str, ...] = ()) -> FailingCalls:
@@ -177,8 +180,28 @@ def test_of_a_further_run_the_one_by_the_same_functions_is_meant() -> None:
 
 def test_a_keyword_that_is_none() -> None:
     with pytest.raises(UsageError, match="nonsense"):
-        Asked.of((), {"nonsense": 1})  # type: ignore[typeddict-unknown-key]
-    assert Asked.of(("a",), {"pid": 1, "syscall": "bpf"}) == Asked(("a",), (1,), syscalls=("bpf",))
+        WhyRequest.of((), {"nonsense": 1})  # type: ignore[typeddict-unknown-key]
+    assert WhyRequest.of(("a",), {"pid": 1, "syscall": "bpf"}) == WhyRequest(
+        ("a",), (1,), syscalls=("bpf",)
+    )
+    with pytest.raises(UsageError, match="needs a command"):
+        WhyRequest.of((), {"pid": 1, "user": "nobody"})
+    with pytest.raises(UsageError, match="not a process id"):
+        WhyRequest.of((), {"pid": -1})
+    with pytest.raises(InputError, match="no source tree"):
+        WhyRequest.of(("a",), {"source": "/nonexistent"})
+
+
+def test_each_run_is_of_the_command_or_of_the_processes() -> None:
+    views = ViewSettings(call_trace=True)
+    command = WhyRequest(("a",), user="nobody", keep_env=True, kernel=Path("/v"), aside=True)
+    found = command.placed_in(Settings(views=views))
+    assert (found.command, found.user, found.keep_env) == (("a",), "nobody", True)
+    assert (found.kernel_image, found.filters.pids) == (Path("/v"), ())
+    assert found.views == ViewSettings(call_trace=True, format=OutputFormat.JSON)
+    found = WhyRequest(pids=(3, 4), source=Path("/s")).placed_in(Settings(views=views))
+    assert (found.command, found.filters.pids, found.source) == ((), (3, 4), Path("/s"))
+    assert found.views == views
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ import retsnoop_py as rs
 from retsnoop_py.api.loading import Loading, _chain, _chosen, _conditions, _spans, in_order
 from retsnoop_py.cli import declare, load
 from retsnoop_py.cli.argv import normalise
-from retsnoop_py.render import json_types as to
-from retsnoop_py.render import why_types
+from retsnoop_py.model import session as to
+from retsnoop_py.model import why as why_types
 from retsnoop_py.render.explanation import explanation_lines
 from retsnoop_py.render.palette import Palette
 

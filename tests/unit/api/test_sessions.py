@@ -1,146 +1,74 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Sessions as values: the same as their JSON, and text that is that of the command."""
+"""Sessions as objects: those that their JSON encodes, and the text of the command."""
 
 from __future__ import annotations
 
 import json
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import pytest
 
 import retsnoop_py as rs
-from retsnoop_py.kernel.functions import Function
+from retsnoop_py.model import session as to
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 RECORDINGS = sorted(path.stem for path in GOLDEN.glob("*.rsn"))
 
 
-def without_none(**fields: Any) -> dict[str, Any]:
-    """What JSON has of these fields: those that are not their default."""
-    return {name: value for name, value in fields.items() if value not in (None, False, (), [])}
-
-
-def func(function: Function) -> dict[str, Any]:
-    address = hex(function.address)
-    return without_none(name=function.name, address=address, module=function.module)
-
-
-def result(one: rs.Result) -> dict[str, Any]:
-    return {
-        "raw": hex(one.raw & (1 << 64) - 1),
-        "text": one.text,
-        **({} if one.value is None else {"value": one.value}),
-        **({} if one.error is None else {"error": one.error}),
-    }
-
-
-def arguments(given: tuple[rs.Argument, ...] | None) -> dict[str, Any]:
-    if given is None:
-        return {}
-    told = [
-        {
-            "name": one.name,
-            "text": one.text,
-            **({} if one.value is None else {"value": one.value}),
-            **({"type": one.type} if one.type else {}),
-        }
-        for one in given
-    ]
-    return {"arguments": told}
-
-
-def frame(one: rs.Frame, symbol: str = "module") -> dict[str, Any]:
-    source = [
-        without_none(function=s.function, file=s.file)
-        | ({"line": s.line} if s.line else {})
-        | ({"column": s.column} if s.column else {})
-        for s in one.source
-    ]
-    return {
-        "address": hex(one.address),
-        **({} if one.symbol is None else {"symbol": one.symbol}),
-        **({"offset": one.offset} if one.offset else {}),
-        **({symbol: one.module} if one.module else {}),
-        **({"source": source} if source else {}),
-        **({"hidden": True} if one.hidden else {}),
-    }
-
-
-def call(one: rs.Call) -> dict[str, Any]:
-    told: dict[str, Any] = {"function": func(one.function), "seq": one.seq}
-    if one.result is not None:
-        told |= {"result": result(one.result), "duration_ns": one.duration_ns}
-    flags = without_none(stitched=one.stitched, interrupt=one.interrupt)
-    return told | flags | arguments(one.arguments)
-
-
-def entry(one: rs.StackEntry) -> dict[str, Any]:
-    found = {} if one.call is None else {"call": call(one.call)}
-    return found | ({} if one.frame is None else {"frame": frame(one.frame)})
-
-
-def event(one: rs.Event) -> dict[str, Any]:
-    if one.kind in ("missing", "told_before"):
-        return {"event": one.kind, "records": one.records}
-    told = {
-        "event": one.kind,
-        "seq": one.seq,
-        "time_ns": one.time_ns,
-        "depth": one.depth,
-        "cpu": one.cpu,
-        **({} if one.function is None else {"function": func(one.function)}),
-        **({} if one.probe is None else {"probe": one.probe}),
-        **({} if one.result is None else {"result": result(one.result)}),
-        **({} if one.duration_ns is None else {"duration_ns": one.duration_ns}),
-        **({} if one.self_ns is None else {"self_ns": one.self_ns}),
-        **({"interrupt": True} if one.interrupt else {}),
-    }
-    return told | arguments(one.arguments)
-
-
-def as_json(session: rs.Session) -> dict[str, Any]:
-    """The JSON of a session made of its values."""
-    told: dict[str, Any] = {
-        "type": "session",
-        "version": 1,
-        "start_ns": session.start_ns,
-        "end_ns": session.end_ns,
-        "tid": session.tid,
-        "pid": session.pid,
-        "thread": session.thread,
-        "process": session.process,
-        "cpu": session.cpu,
-        "failed": session.failed,
-        **({} if session.report == "final" else {"report": session.report}),
-        **({"died": True} if session.died else {}),
-        **({} if session.trace is None else {"trace": list(map(event, session.trace))}),
-        **({} if session.stack is None else {"stack": list(map(entry, session.stack))}),
-    }
-    if session.user_stack is not None:
-        told["user_stack"] = [frame(one, "file") for one in session.user_stack]
-    if session.warnings:
-        told["warnings"] = list(session.warnings)
-    lost = {k: v for k, v in session.lost._asdict().items() if v}
-    if session.lost.missed_inside is not None:
-        lost["missed_inside"] = func(session.lost.missed_inside)
-    return told | {"lost": lost}
+#: The parts of a session that its JSON has under the same names.
+PARTS = (
+    *("start_ns", "end_ns", "tid", "pid", "thread", "process", "cpu", "failed", "report", "died"),
+    *("trace", "stack", "branches", "user_stack", "namespace", "lost", "warnings"),
+    *("origin", "paths", "said"),
+)
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_values_are_those_of_json_and_text_is_what_the_command_writes(name: str) -> None:
-    recorded = rs.replay(GOLDEN / f"{name}.rsn")
+def test_parts_are_the_objects_of_json_and_text_is_what_the_command_writes(name: str) -> None:
     text = []
-    for session in recorded:
-        told = json.loads(rs.render.json(session))
-        start, end = told.pop("start"), told.pop("end")
-        assert told == as_json(session)
-        assert datetime.fromisoformat(start) == session.start
-        assert datetime.fromisoformat(end) == session.end
+    for session in rs.replay(GOLDEN / f"{name}.rsn"):
+        told = msgspec.json.decode(rs.render.json(session), type=to.Session)
+        assert session.record == told
+        assert {part: getattr(session, part) for part in PARTS} == {
+            part: getattr(told, part) for part in PARTS
+        }
+        if told.stack is not None:
+            assert list(session.calls) == [row.call for row in told.stack if row.call is not None]
+        assert datetime.fromisoformat(told.start) == session.start
+        assert datetime.fromisoformat(told.end) == session.end
         text.append(rs.render.text(session))
     assert "".join(text) == (GOLDEN / f"{name}.txt").read_text()
     assert text
+
+
+def test_addresses_and_registers_are_numbers_and_their_keys_are_those_of_json() -> None:
+    func = rs.Func("f", "0xffffffff81000000", "m")
+    assert (func.address, func.label) == (0xFFFFFFFF81000000, "f [m]")
+    assert rs.Result("0xffffffffffffffea", "-EINVAL", -22, "EINVAL").raw == -22
+    assert rs.Result("0xffffffea", "-EINVAL", -22, "EINVAL").raw == 0xFFFFFFEA
+    text = msgspec.json.encode(func)
+    assert json.loads(text) == {"name": "f", "address": "0xffffffff81000000", "module": "m"}
+    assert msgspec.json.decode(text, type=rs.Func) == func
+
+
+def test_the_kind_of_an_event_is_its_word_in_json() -> None:
+    kinds = set()
+    for session in rs.replay(GOLDEN / "6.12-probes.rsn"):
+        for event in session.trace or ():
+            kinds.add(event.kind)
+            assert json.loads(msgspec.json.encode(event))["event"] == event.kind
+    assert kinds >= {"entry", "exit", "probe"}
+
+
+def test_a_call_leads_to_the_traced_function() -> None:
+    recorded = rs.replay(GOLDEN / "6.12.rsn")
+    for session in recorded:
+        for call in session.calls:
+            function = session.traced(call.function)
+            assert function in recorded.functions
+            assert (function.name, function.address) == (call.function.name, call.function.address)
 
 
 def test_a_session_tells_its_error_and_its_calls() -> None:
@@ -149,7 +77,7 @@ def test_a_session_tells_its_error_and_its_calls() -> None:
     for session in failed:
         assert session.error == session.calls[0].error is not None
         assert session.error in repr(session)
-        assert session.calls[0].function.is_entry
+        assert session.traced(session.calls[0].function).is_entry
     fine = [one for one in rs.replay(GOLDEN / "6.12.rsn") if not one.failed]
     assert fine
     assert {session.error for session in fine} == {None}
@@ -164,7 +92,8 @@ def test_a_recording_can_be_gone_over_again_and_options_change_it() -> None:
     assert len(errors) < len(every)
     assert len(list(rs.replay(GOLDEN / "6.12.rsn", count=2))) == 2
     assert recorded.kernel.startswith("6.12")
-    assert {call.function for session in every for call in session.calls} <= set(recorded.functions)
+    names = {function.name for function in recorded.functions}
+    assert {call.function.name for session in every for call in session.calls} <= names
 
 
 def test_what_a_recording_does_not_have_is_told() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from retsnoop_py.api.asked import Asked
 from retsnoop_py.api.why import Inquiry
+from retsnoop_py.api.why_request import WhyRequest
 from retsnoop_py.cause.events import Witnessed
 from retsnoop_py.kernel.facts import KernelFacts
 
@@ -20,27 +20,27 @@ from retsnoop_py.kernel.facts import KernelFacts
 def test_a_command_that_succeeded_runs_again_only_if_reruns_are_asked_for(
     reruns: int | None, exit_status: int | None, expected: int
 ) -> None:
-    assert Asked(("x",), reruns=reruns).reruns_after(exit_status) == expected
-    inquiry = Inquiry(Asked(("x",), reruns=reruns))
+    assert WhyRequest(("x",), reruns=reruns).reruns_after(exit_status) == expected
+    inquiry = Inquiry(WhyRequest(("x",), reruns=reruns))
     inquiry._runs, inquiry._exit_status = 1, exit_status
     assert inquiry._again == expected
 
 
 def test_a_process_has_no_exit_status_to_go_by() -> None:
-    assert Asked(pids=(1,)).reruns_after(None) == 2
+    assert WhyRequest(pids=(1,)).reruns_after(None) == 2
 
 
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        (Asked(("x",)), ["CMD may run up to 3 times if it fails; --reruns 0 runs it once"]),
-        (Asked(("x",), reruns=4), ["CMD may run up to 5 times; --reruns 0 runs it once"]),
-        (Asked(("x",), reruns=0), []),
-        (Asked(pids=(1,)), []),
+        (WhyRequest(("x",)), ["CMD may run up to 3 times if it fails; --reruns 0 runs it once"]),
+        (WhyRequest(("x",), reruns=4), ["CMD may run up to 5 times; --reruns 0 runs it once"]),
+        (WhyRequest(("x",), reruns=0), []),
+        (WhyRequest(pids=(1,)), []),
     ],
 )
 def test_how_often_a_command_may_run_is_reported_before_it_runs(
-    asked: Asked, expected: list[str]
+    asked: WhyRequest, expected: list[str]
 ) -> None:
     lines: list[str] = []
     Inquiry(asked, lines.append)._announce_reruns()
@@ -48,7 +48,7 @@ def test_how_often_a_command_may_run_is_reported_before_it_runs(
 
 
 def test_a_command_that_succeeded_is_reported_to_have_run_once() -> None:
-    inquiry = Inquiry(Asked(("x",)))
+    inquiry = Inquiry(WhyRequest(("x",)))
     inquiry._runs, inquiry._exit_status = 1, 0
     assert "exited with status 0, so it did not run again" in str(inquiry._why_no_line())
     inquiry._exit_status = 1
@@ -58,7 +58,7 @@ def test_a_command_that_succeeded_is_reported_to_have_run_once() -> None:
 def test_a_further_run_with_another_status_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for has_input, reason in ((True, "; further runs read /dev/null"), (False, "")):
         monkeypatch.setattr("retsnoop_py.api.why._reads_input", lambda told=has_input: told)
-        inquiry = Inquiry(Asked(("x",)))
+        inquiry = Inquiry(WhyRequest(("x",)))
         inquiry._runs, inquiry._exit_status = 2, 1
         inquiry._compare_status(1)
         assert inquiry._warnings == []
@@ -68,7 +68,7 @@ def test_a_further_run_with_another_status_is_reported(monkeypatch: pytest.Monke
 
 
 def test_what_was_not_seen_of_the_command_is_a_warning() -> None:
-    inquiry = Inquiry(Asked(("x",)))
+    inquiry = Inquiry(WhyRequest(("x",)))
     inquiry._note_losses()
     assert inquiry._warnings == []
     inquiry._witnessed = Witnessed(lost=7)
@@ -87,7 +87,7 @@ def listing(folder: Path, *names: str) -> None:
 
 
 def test_modules_that_a_run_loaded_are_followed_in_the_next(tmp_path: Path) -> None:
-    inquiry = Inquiry(Asked(("x",)))
+    inquiry = Inquiry(WhyRequest(("x",)))
     inquiry._facts = KernelFacts(tmp_path)
     listing(tmp_path, "ext4")
     inquiry._modules = inquiry._modules_now()
@@ -103,13 +103,13 @@ def test_modules_that_a_run_loaded_are_followed_in_the_next(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("asked", "runs", "expected"),
     [
-        (Asked(("x",)), 1, True),
-        (Asked(("x",), errors=("EPERM",)), 1, False),
-        (Asked(("x",)), 2, False),
+        (WhyRequest(("x",)), 1, True),
+        (WhyRequest(("x",), errors=("EPERM",)), 1, False),
+        (WhyRequest(("x",)), 2, False),
     ],
 )
 def test_netlink_takes_a_run_of_an_open_question(
-    asked: Asked, runs: int, *, expected: bool
+    asked: WhyRequest, runs: int, *, expected: bool
 ) -> None:
     inquiry = Inquiry(asked)
     inquiry._everything, inquiry._runs, inquiry._exit_status = True, runs, 1

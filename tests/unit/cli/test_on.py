@@ -15,7 +15,7 @@ from retsnoop_py.cli.declare import trace_table
 from retsnoop_py.cli.on import run_lines
 from retsnoop_py.cli.verdict import Judge
 from retsnoop_py.errors import InputError, OutputError, UsageError
-from retsnoop_py.render.json_types import VERSION, RunResult
+from retsnoop_py.model.session import VERSION, RunResult
 from retsnoop_py.render.palette import Palette
 from retsnoop_py.settings import VerdictSettings
 

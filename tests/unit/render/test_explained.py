@@ -7,19 +7,23 @@ import json
 
 from tests.unit.session.records import facts, session
 
+from retsnoop_py.model.session import ExplainedFailure, Reason
 from retsnoop_py.render.renderers import ExplanationSection, renderer
-from retsnoop_py.session.report import Explained, Report
+from retsnoop_py.session.report import Report
 from retsnoop_py.settings import OutputFormat, Settings, ViewSettings
 
-KNOWN = Explained(
-    *("openat", "EACCES", "opening x\x1b[31m", "file-mode", "User nobody may not read it."),
-    ("run it as root", "or chmod o+r x"),
-    later=True,
+KNOWN = ExplainedFailure(
+    *("openat", "EACCES", "opening x\x1b[31m"),
+    Reason(
+        *("file-mode", "User nobody may not read it.", "inferred"),
+        ("run it as root", "or chmod o+r x"),
+        later=True,
+    ),
 )
-UNKNOWN = Explained("mount", "EINVAL", "mounting a on /b")
+UNKNOWN = ExplainedFailure("mount", "EINVAL", "mounting a on /b")
 
 
-def text(why: Explained | None, columns: int = 0) -> list[str]:
+def text(why: ExplainedFailure | None, columns: int = 0) -> list[str]:
     section = ExplanationSection(columns)
     report = Report(session(), explained=why)
     assert section.template(report) is None
@@ -38,7 +42,7 @@ def test_the_first_paragraph_of_why() -> None:
     assert max(map(len, text(KNOWN, 40))) <= 40
 
 
-def explained(why: Explained | None) -> object:
+def explained(why: ExplainedFailure | None) -> object:
     views = ViewSettings(format=OutputFormat.JSON, explain=True)
     line = renderer(facts(), Settings(views=views)).session(Report(session(), explained=why))
     return json.loads(line).get("explained")

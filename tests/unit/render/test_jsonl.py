@@ -22,7 +22,7 @@ from tests.unit.session.records import (
 )
 
 from retsnoop_py.cli.manual import json_schema
-from retsnoop_py.render.json_types import Line
+from retsnoop_py.model.session import Line
 from retsnoop_py.session.model import EventKind
 from retsnoop_py.settings import FilterSettings, OutputFormat, Settings, SymbolizeMode, ViewSettings
 

@@ -6,11 +6,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from retsnoop_py.render import json_types as to
-from retsnoop_py.render.origin import origin_lines
-from retsnoop_py.render.palette import Palette
-from retsnoop_py.render.why import WhyPage
-from retsnoop_py.render.why_types import (
+from retsnoop_py.model import session as to
+from retsnoop_py.model.why import (
     VERSION,
     Certainty,
     Cost,
@@ -22,6 +19,9 @@ from retsnoop_py.render.why_types import (
     Waiting,
     Why,
 )
+from retsnoop_py.render.origin import origin_lines
+from retsnoop_py.render.palette import Palette
+from retsnoop_py.render.why import WhyPage
 from retsnoop_py.session.paths import ALWAYS
 
 RESULT = to.Result("0xffffffea", "-EINVAL", -22, "EINVAL")

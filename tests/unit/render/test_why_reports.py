@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 from tests.unit.render.test_why import CALL
 
+from retsnoop_py.model.why import VERSION, Reason, Waiting, Why
 from retsnoop_py.render.why_reports import FORMATS, report
-from retsnoop_py.render.why_types import VERSION, Reason, Waiting, Why
 
 REASON = Reason(
     "busy",

@@ -20,7 +20,7 @@ __all__ = ["ArgumentRows"]
 _MISSING = "... data missing ..."
 
 
-class Event(NamedTuple):
+class ArgumentEvent(NamedTuple):
     """An event by its number in the session. ``expected``: values are captured at such events."""
 
     seq: int
@@ -39,20 +39,20 @@ class ArgumentRows:
         #: True if arguments are on the row itself, False if they are below it.
         self.on_row = settings.mode is ArgMode.COMPACT
 
-    def of_call(self, call: Call) -> Event:
+    def of_call(self, call: Call) -> ArgumentEvent:
         """Return the event at which the arguments of a call on the stack were captured."""
-        return Event(call.seq, self.reader.expects(call.func_id))
+        return ArgumentEvent(call.seq, self.reader.expects(call.func_id))
 
-    def of_row(self, trace: Trace, row: TraceRow) -> Event | None:
+    def of_row(self, trace: Trace, row: TraceRow) -> ArgumentEvent | None:
         """Return the event with the arguments of a row of a trace; None for returns."""
         if row.kind is RowKind.PROBE:
-            return Event(trace.events.seqs[row.event], self.reader.expects_of_probe(row.id))
+            return ArgumentEvent(trace.events.seqs[row.event], self.reader.expects_of_probe(row.id))
         at = row.event if row.kind is RowKind.ENTRY else row.began
         if at is None or row.kind not in (RowKind.ENTRY, RowKind.LEAF):
             return None
-        return Event(trace.events.seqs[at], self.reader.expects(row.id))
+        return ArgumentEvent(trace.events.seqs[at], self.reader.expects(row.id))
 
-    def behind(self, session: Session, event: Event | None, line: str) -> str:
+    def behind(self, session: Session, event: ArgumentEvent | None, line: str) -> str:
         """Return a row, followed by the arguments of ``event`` if there are any."""
         if event is None:
             return line.rstrip()
@@ -63,7 +63,7 @@ class ArgumentRows:
             text = " ".join(map(self._in_line, self.reader.read(session, captured)))
         return f"{line}  {text}".rstrip()
 
-    def below(self, session: Session, event: Event | None, indent: int) -> list[str]:
+    def below(self, session: Session, event: ArgumentEvent | None, indent: int) -> list[str]:
         """Return the lines below a row, each indented by ``indent`` columns."""
         if event is None:
             return []

@@ -17,7 +17,7 @@ from retsnoop_py.kernel.arguments.model import (
     Role,
 )
 from retsnoop_py.render.args.read import ArgumentReader, conversions
-from retsnoop_py.render.args.rows import ArgumentRows, Event
+from retsnoop_py.render.args.rows import ArgumentEvent, ArgumentRows
 from retsnoop_py.render.palette import ASCII, Glyphs
 from retsnoop_py.session.model import Captured, CapturedValue, EventKind, Session
 from retsnoop_py.settings import ArgMode, ArgSettings
@@ -210,7 +210,7 @@ def rows(marks: Glyphs | None = None, **settings: object) -> ArgumentRows:
     return ArgumentRows(facts(arguments=KNOWN), args, marks or Glyphs())
 
 
-HERE = Event(1, True)
+HERE = ArgumentEvent(1, True)
 BITS = f".b={ADDRESS:#x}"
 
 
@@ -251,15 +251,15 @@ def test_ascii_only() -> None:
 def test_arguments_that_did_not_arrive_are_told_where_they_are_expected() -> None:
     nothing = session()
     assert rows().behind(nothing, HERE, "row  ") == "row    ... data missing ..."
-    assert rows().behind(nothing, Event(1, False), "row  ") == "row"
+    assert rows().behind(nothing, ArgumentEvent(1, False), "row  ") == "row"
     assert rows(mode=ArgMode.VERBOSE).below(nothing, HERE, 2) == ["  ... data missing ..."]
     assert rows().behind(SUBJECT, None, "row  ") == "row"
 
 
 def test_which_event_a_call_of_a_stack_belongs_to() -> None:
     subject = rows()
-    assert subject.of_call(call(FUNCTIONS[0])._replace(seq=4)) == Event(4, True)
-    assert subject.of_call(call(FUNCTIONS[1])) == Event(0, False)
+    assert subject.of_call(call(FUNCTIONS[0])._replace(seq=4)) == ArgumentEvent(4, True)
+    assert subject.of_call(call(FUNCTIONS[1])) == ArgumentEvent(0, False)
 
 
 def test_what_a_probe_found() -> None:

@@ -3,12 +3,13 @@
 
 A missing field has its default. Raw 64-bit values are hex strings: many JSON readers cannot hold
 such numbers. Times are nanoseconds of CLOCK_MONOTONIC unless they are text.
+The key of a field ``hex_address`` is ``address``; the property ``address`` is the number.
 ``gc=False``: the objects are never part of a reference loop, and there are many.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
@@ -23,25 +24,45 @@ Time = Annotated[str, Meta(description="local time with its offset, ISO 8601, na
 Certainty = Literal["observed", "inferred", "unknown"]
 
 
-class Func(Struct, omit_defaults=True, frozen=True, gc=False):
+#: The keys in JSON of fields that Python reads as a number through a property.
+_KEYS = {"hex_address": "address", "hex_raw": "raw"}
+
+
+class Func(Struct, omit_defaults=True, frozen=True, gc=False, rename=_KEYS):
     """A traced function; ``module`` is null for the kernel proper."""
 
     name: str
-    address: Hex
+    hex_address: Hex
     module: str | None = None
 
+    @property
+    def address(self) -> int:
+        """The address as a number."""
+        return int(self.hex_address, 16)
 
-class Result(Struct, omit_defaults=True, frozen=True, gc=False):
+    @property
+    def label(self) -> str:
+        """``name`` or ``name [module]``."""
+        return f"{self.name} [{self.module}]" if self.module else self.name
+
+
+class Result(Struct, omit_defaults=True, frozen=True, gc=False, rename=_KEYS):
     """The result of a call: the raw register, and its value by the function's type.
 
     ``error`` is the name of the error or its number, NULL for a NULL pointer. ``value`` is the
     number, if the result is one.
     """
 
-    raw: Hex
+    hex_raw: Hex
     text: str
     value: int | None = None
     error: str | None = None
+
+    @property
+    def raw(self) -> int:
+        """The 64-bit result register, signed."""
+        number = int(self.hex_raw, 16)
+        return number - (1 << 64) if number >> 63 else number
 
 
 class Source(Struct, omit_defaults=True, frozen=True, gc=False):
@@ -53,19 +74,24 @@ class Source(Struct, omit_defaults=True, frozen=True, gc=False):
     column: int = 0
 
 
-class Frame(Struct, omit_defaults=True, frozen=True, gc=False):
+class Frame(Struct, omit_defaults=True, frozen=True, gc=False, rename=_KEYS):
     """An address of the kernel's stack.
 
     ``symbol`` and ``offset`` are those of kallsyms. ``source`` is the chain of inlined
     functions, the one that has the code first. ``hidden``: a frame of tracing itself.
     """
 
-    address: Hex
+    hex_address: Hex
     symbol: str | None = None
     offset: int = 0
     module: str | None = None
     source: tuple[Source, ...] = ()
     hidden: bool = False
+
+    @property
+    def address(self) -> int:
+        """The address as a number."""
+        return int(self.hex_address, 16)
 
 
 class Argument(Struct, omit_defaults=True, frozen=True, gc=False):
@@ -98,6 +124,11 @@ class Call(Struct, omit_defaults=True, frozen=True, gc=False):
     arguments: tuple[Argument, ...] | None = None
     interrupt: bool = False
 
+    @property
+    def error(self) -> str | None:
+        """The name of the returned error, or None."""
+        return None if self.result is None else self.result.error
+
 
 class StackEntry(Struct, omit_defaults=True, frozen=True, gc=False):
     """A row of the merged stack: a traced call, a frame of the kernel's stack, or both."""
@@ -112,6 +143,7 @@ class Entered(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="even
     ``interrupt``: an interrupt of the thread makes it.
     """
 
+    kind: ClassVar[Literal["entry"]] = "entry"
     seq: int
     time_ns: int
     depth: int
@@ -128,6 +160,7 @@ class Returned(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="eve
     records make them uncertain.
     """
 
+    kind: ClassVar[Literal["exit"]] = "exit"
     seq: int
     time_ns: int
     depth: int
@@ -142,6 +175,7 @@ class Returned(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="eve
 class ProbeHit(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="event", tag="probe"):
     """An injected probe is hit by a call of depth ``depth``."""
 
+    kind: ClassVar[Literal["probe"]] = "probe"
     seq: int
     time_ns: int
     depth: int
@@ -154,6 +188,7 @@ class ProbeHit(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="eve
 class Missing(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="event", tag="missing"):
     """Events that were lost."""
 
+    kind: ClassVar[Literal["missing"]] = "missing"
     records: int
 
 
@@ -162,10 +197,12 @@ class ToldBefore(
 ):
     """Events that earlier reports of the same session have told; they come first."""
 
+    kind: ClassVar[Literal["told_before"]] = "told_before"
     records: int
 
 
-TraceEvent = Entered | Returned | ProbeHit | Missing | ToldBefore
+#: A row of a call trace.
+Event = Entered | Returned | ProbeHit | Missing | ToldBefore
 
 
 class Branch(Struct, omit_defaults=True, frozen=True, gc=False):
@@ -190,21 +227,26 @@ class Branches(Struct, omit_defaults=True, frozen=True, gc=False):
     relevant: bool = True
 
 
-class UserFrame(Struct, omit_defaults=True, frozen=True, gc=False):
+class UserFrame(Struct, omit_defaults=True, frozen=True, gc=False, rename=_KEYS):
     """A frame of the program's stack.
 
     ``file`` is the program or library, ``address`` an offset in it, or the address in the process
     where the file has no build id.
     """
 
-    address: Hex
+    hex_address: Hex
     symbol: str | None = None
     offset: int = 0
     file: str | None = None
     source: tuple[Source, ...] = ()
 
+    @property
+    def address(self) -> int:
+        """The address as a number."""
+        return int(self.hex_address, 16)
 
-class CodePlace(Struct, omit_defaults=True, frozen=True, gc=False):
+
+class CodePlace(Struct, omit_defaults=True, frozen=True, gc=False, rename=_KEYS):
     """An instruction: its address, and its places by DWARF, innermost function first.
 
     ``file``, ``line`` and ``column`` are those of ``inline[0]``; without DWARF they are missing.
@@ -213,7 +255,7 @@ class CodePlace(Struct, omit_defaults=True, frozen=True, gc=False):
     share this code.
     """
 
-    address: str
+    hex_address: Hex
     offset: int
     instruction: str
     file: str | None = None
@@ -223,6 +265,11 @@ class CodePlace(Struct, omit_defaults=True, frozen=True, gc=False):
     shared: bool = False
     symbol: str | None = None
     text: str | None = None
+
+    @property
+    def address(self) -> int:
+        """The address as a number."""
+        return int(self.hex_address, 16)
 
 
 class ConditionOperand(Struct, omit_defaults=True, frozen=True, gc=False):
@@ -272,7 +319,7 @@ class Origin(Struct, omit_defaults=True, frozen=True, gc=False):
     unknown: str | None = None
 
 
-class SessionLost(Struct, omit_defaults=True, frozen=True, gc=False):
+class Lost(Struct, omit_defaults=True, frozen=True, gc=False):
     """Missing data of a session: the numbers of records, calls and returns.
 
     ``missed``: calls of traced functions for which the kernel ran no BPF program, the first one
@@ -330,7 +377,7 @@ class Reason(Struct, omit_defaults=True, frozen=True):
     later: bool = False
 
 
-class Explained(Struct, omit_defaults=True, frozen=True, gc=False):
+class ExplainedFailure(Struct, omit_defaults=True, frozen=True, gc=False):
     """Why the system call of a session failed (``--explain``).
 
     ``what`` is the operation and its object; ``reason`` is null where it is not known.
@@ -369,17 +416,17 @@ class Session(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type
     failed: bool
     report: Literal["final", "stitch", "probe", "running"] = "final"
     died: bool = False
-    trace: list[TraceEvent] | None = None
+    trace: list[Event] | None = None
     stack: list[StackEntry] | None = None
     branches: Branches | None = None
     user_stack: tuple[UserFrame, ...] | None = None
     namespace: PidNamespace | None = None
-    lost: SessionLost = SessionLost()
+    lost: Lost = Lost()
     warnings: tuple[str, ...] = ()
     origin: Origin | None = None
     paths: tuple[Origin, ...] = ()
     said: tuple[KernelMessage, ...] = ()
-    explained: Explained | None = None
+    explained: ExplainedFailure | None = None
 
 
 class Summary(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type", tag="summary"):

@@ -4,13 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from os import PathLike
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Self, TypedDict
 
-from retsnoop_py.value import Value
+from retsnoop_py.options import values
+from retsnoop_py.settings import OutputFormat, Settings
+from retsnoop_py.value import Value, replace
 
-__all__ = ["RERUNS", "Asked", "WhyOptions"]
+__all__ = ["RERUNS", "WhyOptions", "WhyRequest"]
 
 #: The default number of further runs of a command.
 RERUNS = 2
@@ -39,7 +41,7 @@ class WhyOptions(TypedDict, total=False):
     duration: float
 
 
-class Asked(Value):
+class WhyRequest(Value):
     """A request: about ``command``, run as ``user``, or about the processes ``pids``.
 
     ``syscalls`` and ``errors`` select among the failing calls, by name. The command is run again at
@@ -63,7 +65,11 @@ class Asked(Value):
 
     @classmethod
     def of(cls, command: Sequence[str], options: WhyOptions) -> Self:
-        """Return the request for these keywords. Raises UsageError for an unknown keyword."""
+        """Return the request for these keywords.
+
+        Raises UsageError for an unknown keyword or an invalid value, InputError for a ``source``
+        that is not a kernel's source tree.
+        """
         unknown = options.keys() - WhyOptions.__optional_keys__
         if unknown:
             from retsnoop_py.api.keywords import no_such_keyword
@@ -71,17 +77,34 @@ class Asked(Value):
             raise no_such_keyword(min(unknown), WhyOptions.__optional_keys__)
         pids = options.get("pid", ())
         kernel, source = options.get("kernel"), options.get("source")
+        user = values.user(options.get("user"), command)
+        pids = (pids,) if isinstance(pids, int) else tuple(pids)
         return cls(
             tuple(command),
-            (pids,) if isinstance(pids, int) else tuple(pids),
-            options.get("user"),
+            values.pids("pid", [str(one) for one in pids]),
+            user,
             _names(options.get("syscall", ())),
             _names(options.get("error", ())),
             options.get("reruns"),
             None if kernel is None else Path(kernel),
-            None if source is None else Path(source),
-            options.get("keep_env", False),
+            values.source_tree(None if source is None else fspath(source)),
+            values.keep_env(options.get("keep_env", False), user),
             round(options.get("duration", 0) * 1e9),
+        )
+
+    def placed_in(self, settings: Settings) -> Settings:
+        """Return ``settings`` for a run of the command, or of the processes."""
+        is_command = bool(self.command)
+        views, filters = settings.views, settings.filters
+        return replace(
+            settings,
+            command=self.command,
+            user=self.user if is_command else None,
+            keep_env=self.keep_env and is_command,
+            filters=filters if is_command else replace(filters, pids=self.pids),
+            kernel_image=self.kernel,
+            source=self.source,
+            views=replace(views, format=OutputFormat.JSON) if self.aside else views,
         )
 
     def reruns_after(self, exit_status: int | None) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from retsnoop_py.render.json_types import (
+from retsnoop_py.model.session import (
     Argument,
     Certainty,
     Frame,
