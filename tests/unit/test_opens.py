@@ -63,8 +63,6 @@ ALLOWED = {
     ("load/checked_object.py", "_answer"): "the object in memory",
     ("load/errno_rules.py", "_effective"): "/proc/self/status",
     ("load/errno_rules.py", "_read"): "settings of the kernel",
-    ("load/outcome.py", "read_baseline"): "--baseline",
-    ("load/outcome.py", "read_expectations"): "--known-failures",
     ("load/refusal.py", "_type_reason"): "the object in memory",
     ("load/since.py", "_tables"): "a file of this package",
     ("load/trial.py", "_kernel_btf"): "the kernel's BTF",
