@@ -21,7 +21,6 @@ OPENS = {"open", "read_text", "read_bytes", "mmap", "copy", "copyfile", "copyfil
 CLASSES = {"DwarfImage", "BpfObject"}
 #: Other files that they open, by file and function, and why no input chooses the path.
 ALLOWED = {
-    ("cause/bpf_programs.py", "_fields"): "/proc/PID/fdinfo",
     ("cause/bpf_programs.py", "_name"): "the kernel's symbols",
     ("cause/busy.py", "_read"): "/proc, /sys/block and cgroup.procs of a cgroup",
     ("cause/cgroups.py", "_read"): "files of a cgroup, and lists of CPUs",
@@ -61,8 +60,6 @@ ALLOWED = {
     ("load/checked_object.py", "_answer"): "the object in memory",
     ("load/errno_rules.py", "_effective"): "/proc/self/status",
     ("load/errno_rules.py", "_read"): "settings of the kernel",
-    ("load/outcome.py", "read_baseline"): "--baseline",
-    ("load/outcome.py", "read_expectations"): "--known-failures",
     ("load/refusal.py", "_type_reason"): "the object in memory",
     ("load/trial.py", "_kernel_btf"): "the kernel's BTF",
     ("load/trial.py", "_refuse_map"): "the object in memory",

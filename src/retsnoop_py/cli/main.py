@@ -56,6 +56,8 @@ def main(argv: Sequence[str] | None = None, before_work: Callable[[], None] = la
         return report.failed(error, verbose)
     except OSError as error:
         return report.output_failed(error) or report.unexpected(error, verbose)
+    except MemoryError as error:
+        return report.no_memory(error, verbose)
     except Exception as error:  # noqa: BLE001 - a bug ends with one message as well
         return report.unexpected(error, verbose)
 

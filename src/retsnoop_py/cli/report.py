@@ -14,7 +14,7 @@ import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from retsnoop_py.errors import BpfError, Interrupted, OutputError, RetsnoopError
+from retsnoop_py.errors import BpfError, Interrupted, OutputError, RetsnoopError, UnavailableError
 from retsnoop_py.listener import Listener, Progress
 from retsnoop_py.text import printable_lines
 
@@ -83,6 +83,14 @@ def output_failed(error: OSError) -> int:
         message = f"cannot write to standard output: {error.strerror}"
         return failed(OutputError(message, "free some space, or send the output elsewhere"), 0)
     return 0
+
+
+def no_memory(error: MemoryError, verbose: int) -> int:
+    """Report that the input needs more memory than there is."""
+    message = "there is not enough memory for this input"
+    found = UnavailableError(message, "free some memory, or use a smaller input")
+    found.__cause__ = error
+    return failed(found, verbose)
 
 
 def unexpected(error: Exception, verbose: int) -> int:

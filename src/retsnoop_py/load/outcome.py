@@ -12,6 +12,7 @@ import msgspec
 from retsnoop_py.errors import DataError, InputError
 from retsnoop_py.foreign_json import decode
 from retsnoop_py.load.model import Explanation, LoadResult
+from retsnoop_py.settings_file import read_list
 from retsnoop_py.value import Value
 
 __all__ = [
@@ -86,7 +87,7 @@ def read_expectations(path: Path) -> tuple[Expectation, ...]:
     Raise InputError if the file cannot be read, DataError for an invalid line.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = read_list(path).decode().splitlines()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -153,7 +154,7 @@ def read_baseline(path: Path) -> list[LoadResult]:
     Raise InputError if the file cannot be read, DataError if it has other contents.
     """
     try:
-        lines = path.read_bytes().splitlines()
+        lines = read_list(path).splitlines()
         decoder = msgspec.json.Decoder(LoadResult)
         return [decode(decoder, line) for line in lines if line.strip()]
     except OSError as error:

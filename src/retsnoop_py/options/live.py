@@ -227,12 +227,13 @@ def _catalog() -> str | None:
     import zlib
 
     from retsnoop_py import package
+    from retsnoop_py.errors import DataError
+    from retsnoop_py.settings_file import read_user_file
 
     text = package.read(Path(__file__).parents[1] / "vm/kernels.toml")
-    own = package.user_file("kernels.toml")
     try:
-        text += own.read_bytes() if own.exists() else b""
-    except OSError:
+        text += read_user_file("kernels.toml") or b""
+    except (OSError, DataError):
         return None
     # A host's own kernels have no architecture in their names.
     return f"{os.uname().machine}-{zlib.crc32(text):08x}"

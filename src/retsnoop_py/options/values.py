@@ -11,6 +11,7 @@ from pathlib import Path
 from retsnoop_py.errors import InputError, UsageError
 from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.settings import OutputFormat, Settings, SymbolizeMode, VerdictSettings
+from retsnoop_py.settings_file import read_list
 from retsnoop_py.value import Value
 
 #: The kernel's own limit, PID_MAX_LIMIT of include/linux/threads.h.
@@ -89,7 +90,7 @@ def comms(option: str, values: Sequence[str]) -> tuple[str, ...]:
 
 def _names_in(option: str, path: str) -> list[str]:
     try:
-        return os.fsdecode(Path(path).read_bytes()).split()
+        return os.fsdecode(read_list(Path(path))).split()
     except OSError as error:
         raise InputError(
             f"{option} @{path}: cannot read the names in '{path}': {error.strerror}",
@@ -416,7 +417,7 @@ def probes(values: Sequence[str]) -> tuple[str, ...]:
 
 def _listed(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8").split()
+        return read_list(path).decode().split()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise InputError(

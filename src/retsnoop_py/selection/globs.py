@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from retsnoop_py.errors import InputError, UsageError
+from retsnoop_py.settings_file import read_list
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def expand(specs: Iterable[str]) -> tuple[str, ...]:
 
 def _read_globs(path: Path) -> list[str]:
     try:
-        tokens = path.read_text(encoding="utf-8").split()
+        tokens = read_list(path).decode().split()
     except OSError as err:
         raise InputError(
             f"cannot read the globs in '{path}': {err.strerror}",

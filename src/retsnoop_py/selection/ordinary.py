@@ -10,7 +10,7 @@ plus the user's entries; each entry has a reason.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from retsnoop_py.errors import DataError, InputError
@@ -19,11 +19,14 @@ from retsnoop_py.kernel.function_table import FunctionTable
 from retsnoop_py.kernel.functions import ERROR_SHIFT, FuncFlags, Function, source_name
 from retsnoop_py.libbpf.facts import glob_match
 from retsnoop_py.package import read, user_file
+from retsnoop_py.settings_file import read_list, read_user_file
 from retsnoop_py.value import Value
 
 __all__ = ["SHIPPED", "Rule", "apply_rules", "load", "ordinary_results", "parse"]
 
 SHIPPED = Path(__file__).parent / "no-failure.txt"
+#: The file of the user.
+_OWN = "no-failure.txt"
 
 _RELEASE = r"([0-9]{1,4})\.([0-9]{1,4})"
 _WITHDRAWN = "failure"
@@ -113,16 +116,14 @@ def load(further: Path | None = None) -> list[Rule]:
 
     Raise :class:`InputError` if ``further`` cannot be read, :class:`DataError` for an invalid file.
     """
-    rules = _read(SHIPPED)
-    own = user_file("no-failure.txt")
-    if own.is_file():
-        rules += _read(own)
-    return rules + _read(further) if further is not None else rules
+    rules = _read(SHIPPED, read)
+    rules += _read(user_file(_OWN), lambda path: read_user_file(path.name) or b"")
+    return rules + _read(further, read_list) if further is not None else rules
 
 
-def _read(path: Path) -> list[Rule]:
+def _read(path: Path, contents: Callable[[Path], bytes]) -> list[Rule]:
     try:
-        return parse(read(path).decode(), str(path))
+        return parse(contents(path).decode(), str(path))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:

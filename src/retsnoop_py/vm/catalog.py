@@ -17,6 +17,7 @@ import msgspec
 
 from retsnoop_py import package
 from retsnoop_py.errors import DataError, InputError
+from retsnoop_py.settings_file import read_user_file, toml
 from retsnoop_py.vm.architecture import ARCHITECTURES, Architecture, host, qualified, split
 
 __all__ = ["DEFAULT", "KnownKernel", "all_known", "catalog", "known", "read_catalog", "user_file"]
@@ -62,7 +63,7 @@ def read_catalog(text: str, source: str, arch: Architecture) -> dict[str, KnownK
     Raises DataError, which names ``source``, for invalid TOML or invalid values.
     """
     try:
-        entries = msgspec.convert(tomllib.loads(text), _File).kernel
+        entries = msgspec.convert(toml(text, source), _File).kernel
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise DataError(f"{source}: {error}", _hint()) from None
     found: dict[str, KnownKernel] = {}
@@ -85,9 +86,10 @@ def catalog(arch: Architecture | None = None) -> dict[str, KnownKernel]:
     arch = arch or host()
     own = user_file()
     try:
-        text = own.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return _shipped(arch)
+        data = read_user_file(own.name)
+        if data is None:
+            return _shipped(arch)
+        text = data.decode()
     except OSError as error:
         raise DataError(f"cannot read {own}: {error.strerror}", _hint()) from None
     except UnicodeDecodeError as error:

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from retsnoop_py.cause.waiting import kernel, proc
+from retsnoop_py.cause import search
+from retsnoop_py.cause.waiting import kernel, kinds, proc
 from retsnoop_py.cause.waiting.kinds import ordered, wait_of, waits_of
 from retsnoop_py.cause.waiting.look import descendants, look
 from retsnoop_py.cause.waiting.model import INFERRED, Blocked, Finding, Wait, duration
@@ -289,3 +290,42 @@ def test_what_has_ended_is_empty_and_no_error() -> None:
     assert proc.string(os.getpid(), 1) == ""
     assert (proc.threads(0), proc.descriptors(0)) == ([], [])
     assert look([0], "x86_64", Known()) == []
+
+
+def test_many_threads_at_pipes_are_one_search_which_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hostile process has a thread at each of many pipes, and many open files."""
+    searches = []
+
+    class Counted(search.Search):
+        def __init__(self) -> None:
+            super().__init__()
+            searches.append(self)
+
+    monkeypatch.setattr(proc, "Search", Counted)
+    lines = (
+        "import threading",
+        "for _ in range(20):",
+        "    threading.Thread(target=os.read, args=(os.pipe()[0], 1)).start()",
+    )
+    with python(*lines) as process:
+        while len(proc.threads(process.pid)) < 21:
+            time.sleep(0.01)
+        until(process.pid, "pipe")
+        searches.clear()
+        found = waits(process.pid)
+        assert [one.found.kind for one in found].count("pipe") == 20
+        assert len(searches) == 1
+        monkeypatch.setattr(search, "SECONDS", 0.0)
+        pipes = [one.found for one in waits(process.pid) if one.found.kind == "pipe"]
+        assert all("took too long" in one.more for one in pipes)
+
+
+def test_threads_for_which_there_is_no_time_are_reported_as_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with python("time.sleep(100)") as process:
+        until(process.pid, "timer")
+        monkeypatch.setattr(kinds, "_SECONDS", 0.0)
+        (found,) = waits(process.pid)
+    assert found.found.kind == found.found.certainty == "unknown"
+    assert "the time was not enough" in found.found.more

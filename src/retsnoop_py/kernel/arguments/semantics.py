@@ -17,8 +17,9 @@ import msgspec
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.package import read, user_file
+from retsnoop_py.settings_file import read_user_file, toml
 
-__all__ = ["USER_FILE", "File", "Located", "Semantics", "UnionRule", "load_semantics", "read_file"]
+__all__ = ["USER_FILE", "File", "Located", "Semantics", "UnionRule", "load_semantics", "parse"]
 
 #: The user's own file.
 USER_FILE = "arguments.toml"
@@ -166,20 +167,22 @@ def load_semantics() -> Semantics:
     The file is below ``$XDG_CONFIG_HOME`` or ``~/.config``. Raise DataError if it cannot be read or
     is invalid.
     """
-    user = user_file(USER_FILE)
-    return Semantics([*([read_file(user)] if user.exists() else []), read_file(_SHIPPED)])
-
-
-def read_file(path: Path) -> File:
-    """Return the contents of a file; raise DataError with the name of an invalid entry."""
-    import tomllib
-
+    path = user_file(USER_FILE)
     try:
-        found = msgspec.convert(tomllib.loads(read(path).decode()), File)
-    except (OSError, ValueError) as err:  # errors of TOML, UTF-8 and msgspec
+        own = read_user_file(USER_FILE)
+    except OSError as error:
+        raise _wrong(path, error.strerror or str(error)) from None
+    files = [] if own is None else [parse(own, path)]
+    return Semantics([*files, parse(read(_SHIPPED), _SHIPPED)])
+
+
+def parse(data: bytes, path: Path) -> File:
+    """Return the contents of the file ``path``; raise DataError with the name of a wrong entry."""
+    try:
+        found = msgspec.convert(toml(data.decode(), str(path)), File)
+    except ValueError as err:  # errors of TOML, UTF-8 and msgspec
         what, _, where = str(err).partition(" - at `$.")
-        why = getattr(err, "strerror", None) or what
-        raise _wrong(path, f"{where.rstrip('`')}: {why}" if where else why) from None
+        raise _wrong(path, f"{where.rstrip('`')}: {what}" if where else what) from None
     for entry, text, form in _texts(found):
         if not form.fullmatch(text):
             raise _wrong(path, f"{entry}: '{text}' is not {_FORMS[form]}")
