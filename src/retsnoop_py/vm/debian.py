@@ -375,6 +375,13 @@ def failed(
     return kind(": ".join((what, "\n".join(lines))) if lines else what, hint)
 
 
+#: What the system says of a cache that cannot be there.
+_REFUSED = (
+    *(errno.EROFS, errno.EACCES, errno.EPERM),
+    *(errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG),
+)
+
+
 @contextlib.contextmanager
 def room_told(what: str) -> Iterator[None]:
     """Raise OutputError if the block fails because the cache is full or not writable.
@@ -386,12 +393,18 @@ def room_told(what: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise _no_room(what) from error
-        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR):
+        if error.errno in _REFUSED or _leads_to_the_cache(error.filename):
             raise OutputError(
                 f"{what}: {error.filename or cache_root()}: {error.strerror}",
                 "set XDG_CACHE_HOME to a writable folder",
             ) from error
         raise
+
+
+def _leads_to_the_cache(path: object) -> bool:
+    """Return whether ``path`` is the cache or a folder above it, which could not be made."""
+    root = cache_root()
+    return isinstance(path, str) and Path(path) in (root, *root.parents)
 
 
 def _no_room(what: str) -> OutputError:

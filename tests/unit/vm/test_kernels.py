@@ -347,6 +347,7 @@ def test_what_ends_a_fetch_leaves_nothing_behind(
     [
         (errno.ENOSPC, "cannot fetch 6.12: no space left in {root} "),
         (errno.EROFS, "cannot fetch 6.12: /cache/x: Read-only file system"),
+        (errno.ENAMETOOLONG, "cannot fetch 6.12: /cache/x: File name too long"),
     ],
 )
 def test_a_cache_that_takes_nothing_is_told_with_the_next_step(
@@ -361,6 +362,17 @@ def test_a_cache_that_takes_nothing_is_told_with_the_next_step(
     assert caught.value.message.startswith(told.format(root=cache.parent))
     assert "XDG_CACHE_HOME" in (caught.value.hint or "")
     assert list((cache / "6.12").iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_made_is_told_with_the_next_step(
+    suite: type[Suite], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of /proc takes no folder, and says that there is none of that name."""
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/cache")
+    with pytest.raises(OutputError) as caught:
+        fetch()
+    assert caught.value.message == "cannot fetch 6.12: /proc/cache: No such file or directory"
+    assert "XDG_CACHE_HOME" in (caught.value.hint or "")
 
 
 def test_of_what_a_program_says_the_first_lines_are_told(cache: Path) -> None:
