@@ -148,7 +148,7 @@ def before_block(block: Block, held: Holders, place: str | int) -> tuple[str | i
     return now, False
 
 
-def reads(graph: Graph, block: Block) -> tuple[frozenset[str], frozenset[str]]:
+def _reads(graph: Graph, block: Block) -> tuple[frozenset[str], frozenset[str]]:
     """Return the registers that a block reads before it writes them, and those that it writes."""
     machine = graph.machine
     read: set[str] = set()
@@ -167,3 +167,19 @@ def reads(graph: Graph, block: Block) -> tuple[frozenset[str], frozenset[str]]:
     if block.exit:
         read |= {machine.result, *machine.arguments} - written
     return frozenset(read), frozenset(written)
+
+
+def read_behind(graph: Graph) -> list[frozenset[str]]:
+    """Return the registers that each block, or a block behind it, may read."""
+    uses = [_reads(graph, block) for block in graph.blocks]
+    found = [read for read, _ in uses]
+    waiting = list(range(len(found)))
+    while waiting:
+        at = waiting.pop()
+        read, written = uses[at]
+        behind = (found[one] for one in graph.blocks[at].next if one >= 0)
+        now = read.union(*behind) - (written - read)
+        if now != found[at]:
+            found[at] = now
+            waiting += graph.before[at]
+    return found

@@ -14,7 +14,7 @@ from retsnoop_py.path.deduce import known_value
 from retsnoop_py.path.insn import INT
 from retsnoop_py.path.values import Node
 
-__all__ = ["is_bit", "is_sign", "outcomes"]
+__all__ = ["is_bit", "is_sign", "numbers", "outcomes"]
 
 #: Maximum number of tests in a result, and maximum depth of such an expression.
 _MOST, _MAX_DEPTH = 6, 12
@@ -27,24 +27,35 @@ def outcomes(node: Node, result: int) -> list[tuple[Node, bool]] | None:
     Tests with either outcome possible are skipped. Return None if no outcome explains ``result``,
     or if an unknown value is part of the result.
     """
-    tests: list[Node] = []
-    _collect(node, tests)
-    if not tests or len(tests) > _MOST:
-        return None
-    fits = []
-    for held in product((False, True), repeat=len(tests)):
-        made = _with(node, {id(one): is_held for one, is_held in zip(tests, held, strict=True)})
-        value = known_value(made, {}, INT) if made is not None else None
-        if value is not None and value == result & 0xFFFFFFFF:
-            fits.append(held)
-    if not fits:
+    tests, values = _values(node)
+    fits = [held for held, value in values.items() if value == result & 0xFFFFFFFF]
+    if not tests or not fits:
         return None
     known = []
     for number, one in enumerate(tests):
-        values = {held[number] for held in fits}
-        if len(values) == 1:
-            known.append((one, values.pop()))
+        sides = {held[number] for held in fits}
+        if len(sides) == 1:
+            known.append((one, sides.pop()))
     return sorted(known, key=lambda row: row[0].step)
+
+
+def numbers(node: Node) -> set[int] | None:
+    """Return the numbers that a value may be, unsigned; None if an unknown value is part of it."""
+    found = set(_values(node)[1].values())
+    return None if None in found or not found else {one for one in found if one is not None}
+
+
+def _values(node: Node) -> tuple[list[Node], dict[tuple[bool, ...], int | None]]:
+    """Return the tests in an expression, and its value for each combination of their outcomes."""
+    tests: list[Node] = []
+    _collect(node, tests)
+    if len(tests) > _MOST:
+        return [], {}
+    found: dict[tuple[bool, ...], int | None] = {}
+    for held in product((False, True), repeat=len(tests)):
+        made = _with(node, {id(one): is_held for one, is_held in zip(tests, held, strict=True)})
+        found[held] = known_value(made, {}, INT) if made is not None else None
+    return tests, found
 
 
 def is_sign(node: Node) -> bool:

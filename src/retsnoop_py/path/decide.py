@@ -17,7 +17,7 @@ from retsnoop_py.path.asks import (
     failing_edge,
 )
 from retsnoop_py.path.blocks import Graph
-from retsnoop_py.path.conjunction import has_copy, tests_before
+from retsnoop_py.path.conjunction import EarlierTests
 from retsnoop_py.path.deduce import known_value
 from retsnoop_py.path.definitions import failures_at
 from retsnoop_py.path.failing_ways import FailingWays
@@ -34,15 +34,16 @@ from retsnoop_py.path.origin import (
     Returned,
     asks_the_unknown,
     chosen_of,
+    decided_by,
     failure_of,
-    is_no_error,
     is_settled,
     origin_of,
-    went,
+    outcome_of,
     went_well,
     with_zero,
 )
 from retsnoop_py.path.other_results import OtherResults
+from retsnoop_py.path.otherwise import Otherwise
 from retsnoop_py.path.values import Flags, Moment, Node, Run, evaluate
 from retsnoop_py.session.paths import ALWAYS
 from retsnoop_py.value import replace
@@ -83,7 +84,9 @@ def decide(graph: Graph, way: Way, failure: Failure, names: Names, handed: int =
     if decided is not None and 0 <= decided.step < len(run.positions):
         decided = replace(decided, position=run.positions[decided.step])
     if decided is not None:
-        decided = replace(decided, also=search.also(decided))
+        otherwise = Otherwise(graph, way, run, failure, names, returned.node)
+        tests = EarlierTests(graph, way, run, otherwise)
+        decided = replace(decided, also=tests.of(decided, search.is_about_result))
     if decided is not None and returned.made is Made.CALLEE and decided.step < returned.step:
         decided = None  # the call itself does not explain the callee's result
     if decided is None and unknown is None:
@@ -210,17 +213,17 @@ class _Search:
             taken = self._taken(moment)
             if taken is None or self._is_open(number, taken):
                 continue
-            about = self._is_about_result(moment)
+            about = self.is_about_result(moment)
             if not (self._is_check(moment) if about else self._may_choose(moment)):
                 continue
             if about or self._can_avoid(number, taken):
                 if gap >= 0 and asks_the_unknown(moment):
                     return None, self._missing()  # the missing blocks may contain the deciding jump
                 if not about and self._is_certain(moment, taken):
-                    certain = certain or _decided(moment, taken)
+                    certain = certain or decided_by(moment, taken)
                     continue
                 before = None if about else self._asked_before(number, taken)
-                return _decided(*(before or (moment, taken)), about=about), None
+                return decided_by(*(before or (moment, taken)), about=about), None
         if choice is None and gap >= 0:
             return None, self._missing()
         return choice or certain, None
@@ -241,7 +244,7 @@ class _Search:
         taken = self._taken(moment)
         if taken is None:
             return decided
-        return replace(_decided(moment, taken), elements=found.elements)
+        return replace(decided_by(moment, taken), elements=found.elements)
 
     def _is_loop_end(self, number: int) -> bool:
         """Return True if a jump left a loop that it had stayed in before."""
@@ -276,50 +279,6 @@ class _Search:
         failing = FailingWays(self._graph, self._returned, without=head)
         return failing.from_block(other, held, errors, is_stored=False) is None
 
-    def also(self, decided: Decided) -> tuple[Decided, ...]:
-        """Return the earlier tests of the deciding statement, in the order of execution.
-
-        Each test could also have avoided the result.
-        """
-        moments, found = self._run.moments, decided.also
-        if decided.checks or decided.position < 0:
-            return found
-        tests = tests_before(self._graph, self._way, self._run, decided, self._encloses)
-        for at, taken in tests:
-            if decided.moment is None and self._has_error_at(moments[at]):
-                continue  # its other side may lead to that error
-            if self._can_avoid(at, taken) and not self._is_about_result(moments[at]):
-                one = _decided(moments[at], taken)
-                found = (replace(one, position=moments[at].position), *found)
-        return found
-
-    def _encloses(self, number: int, block: int) -> bool:
-        """Return True if a jump's other side may end in success, and never leads to ``block``.
-
-        It must not lead to a copy of that block's comparison, or of the result either.
-        """
-        if not self._may_succeed(number, block):
-            return False
-        moment = self._run.moments[number]
-        sides = self._graph.blocks[self._way.blocks[moment.position]].next
-        taken = self._taken(moment)
-        if taken is None:
-            return False
-        condition = moment.insn.condition
-        if is_no_error(moment.flags, condition if taken else OPPOSITE.get(condition, "")):
-            return False  # that a call succeeded is no reason
-        behind = self._graph.reachable(sides[not taken])
-        if block in behind or has_copy(self._graph, block, behind):
-            return False
-        steps = (
-            step for at in behind for one in self._graph.blocks[at].insns for step in one.steps
-        )
-        return not any(self._others.makes_result(step) for step in steps)
-
-    def _has_error_at(self, moment: Moment) -> bool:
-        """Return True if a register or stack slot holds an error constant when a jump runs."""
-        return bool(self._errors_at(moment))
-
     def _errors_at(self, moment: Moment) -> list[Node]:
         """Return the error constants in registers and stack slots when a jump runs."""
         kept = (*moment.regs.values(), *moment.slots.values())
@@ -333,7 +292,7 @@ class _Search:
         for moment in self._run.moments:
             taken = self._taken(moment)
             if taken is not None and moment.flags is not None and moment.flags.left is node.args[0]:
-                return _decided(moment, taken)
+                return decided_by(moment, taken)
         return None
 
     def _missing(self) -> str:
@@ -522,17 +481,9 @@ class _Search:
         return self._graph.blocks[self._way.blocks[moment.position]].exit == "tail"
 
     def _taken(self, moment: Moment) -> bool | None:
-        """Return True if a jump was taken; None if both sides lead to the same block.
+        return outcome_of(self._graph, self._way, moment)
 
-        For a conditional comparison, return True if the comparison was executed.
-        """
-        if moment.insn.flow is Flow.INDIRECT:
-            return True
-        if moment.insn.flow is not Flow.BRANCH:
-            return self._way.compared(moment.position)
-        return went(self._graph, self._way, moment)
-
-    def _is_about_result(self, moment: Moment) -> bool:
+    def is_about_result(self, moment: Moment) -> bool:
         """Return True if a jump tests only the result, after the result was made."""
         flags = moment.flags
         if flags is None or moment.step < self._returned.step:
@@ -725,23 +676,3 @@ class _Search:
                 if other >= 0 and way[moment.position] not in self._graph.reachable(other):
                     return True
         return False
-
-
-def _decided(moment: Moment, taken: bool, *, about: bool = False) -> Decided:
-    """Return the decision by a jump; ``about``: the jump tested the result."""
-    condition = moment.insn.condition
-    held = condition if taken else OPPOSITE.get(condition, "")
-    jump = moment if moment.insn.flow is Flow.BRANCH else None
-    return Decided(_place(moment), moment.step, held, moment.flags, jump, taken, about)
-
-
-def _place(moment: Moment) -> int:
-    """Return the address that has the source line of a condition.
-
-    For a combined condition, compilers give the jump the line of one part only. Each conditional
-    comparison has the line of its own part.
-    """
-    compare = moment.flags.insn if moment.flags is not None else None
-    if compare is not None and "ccmp" in (compare.op, moment.insn.op):
-        return compare.address
-    return moment.insn.address

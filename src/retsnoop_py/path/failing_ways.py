@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from retsnoop_py.path.asks import asks_for_failure, failing_side, reads
+from retsnoop_py.path.asks import asks_for_failure, failing_side, read_behind
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.failure import is_error
 from retsnoop_py.path.holders import Holders
@@ -104,19 +104,7 @@ class FailingWays:
     def _read_in(self, index: int) -> frozenset[str]:
         """Return the registers that a block, or a block behind it, may read."""
         if self._read is None:
-            blocks = self._graph.blocks
-            uses = [reads(self._graph, block) for block in blocks]
-            found = [read for read, _ in uses]
-            waiting = list(range(len(blocks)))
-            while waiting:
-                at = waiting.pop()
-                read, written = uses[at]
-                behind = (found[one] for one in blocks[at].next if one >= 0)
-                now = read.union(*behind) - (written - read)
-                if now != found[at]:
-                    found[at] = now
-                    waiting += self._graph.before[at]
-            self._read = found
+            self._read = read_behind(self._graph)
         return self._read[index]
 
     def _after(self, now: _Failing, insn: Insn) -> _Failing:

@@ -6,6 +6,7 @@ The result's node (:mod:`retsnoop_py.path.values`) contains the place where the 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.computed import is_bit, outcomes
 from retsnoop_py.path.deduce import known_value
 from retsnoop_py.path.definitions import failures_at
-from retsnoop_py.path.failure import LARGEST_ERROR, Failure, is_error
+from retsnoop_py.path.failure import Failure, is_error
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.holders import Holders
 from retsnoop_py.path.insn import INT, OPPOSITE, Flow, Insn, Reg
@@ -181,6 +182,21 @@ def chosen_of(node: Node, failure: Failure) -> list[Node]:
     return found
 
 
+def chosen_facts(node: Node, failure: Failure) -> Iterator[tuple[Flags, str]]:
+    """Yield the comparisons and conditions by which conditional moves selected a result."""
+    while node.kind == "select":
+        chooser = node
+        node, _ = _selected(node, failure)
+        if chooser.flags is not None and node in chooser.args:
+            held = chooser.name or ""
+            is_new = node is chooser.args[0]
+            yield chooser.flags, held if is_new else OPPOSITE.get(held, "")
+    for test, is_held in outcomes(node, failure.result) or ():
+        decided = _test(test, is_held)
+        if decided.flags is not None:
+            yield decided.flags, decided.condition
+
+
 def _known_to_be_given(graph: Graph, way: Way, run: Run, node: Node) -> Node | None:
     """Return the call that returned the error if the code has the error as a constant, or None.
 
@@ -287,14 +303,6 @@ def went_well(flags: Flags | None, held: str) -> bool:
     return flags.size >= INT and with_zero(flags)
 
 
-def is_no_error(flags: Flags | None, held: str) -> bool:
-    """Return True if ``held`` means that a value is no error, also if it is a pointer."""
-    if went_well(flags, held):
-        return True
-    is_below = flags is not None and held in ("b", "be") and flags.right.kind == "const"
-    return is_below and flags is not None and flags.right.value in (-LARGEST_ERROR, ~LARGEST_ERROR)
-
-
 def with_zero(flags: Flags) -> bool:
     """Return True if a value was compared with 0."""
     if flags.op == "test":
@@ -361,3 +369,35 @@ def asks_the_unknown(test: Moment | Decided) -> bool:
             return True
         waiting += node.args
     return test.flags is None
+
+
+def outcome_of(graph: Graph, way: Way, moment: Moment) -> bool | None:
+    """Return True if a jump was taken; None if both sides lead to the same block.
+
+    For a conditional comparison, return True if the comparison was executed.
+    """
+    if moment.insn.flow is Flow.INDIRECT:
+        return True
+    if moment.insn.flow is not Flow.BRANCH:
+        return way.compared(moment.position)
+    return went(graph, way, moment)
+
+
+def decided_by(moment: Moment, taken: bool, *, about: bool = False) -> Decided:
+    """Return the decision by a jump; ``about``: the jump tested the result."""
+    condition = moment.insn.condition
+    held = condition if taken else OPPOSITE.get(condition, "")
+    jump = moment if moment.insn.flow is Flow.BRANCH else None
+    return Decided(_place(moment), moment.step, held, moment.flags, jump, taken, about)
+
+
+def _place(moment: Moment) -> int:
+    """Return the address that has the source line of a condition.
+
+    For a combined condition, compilers give the jump the line of one part only. Each conditional
+    comparison has the line of its own part.
+    """
+    compare = moment.flags.insn if moment.flags is not None else None
+    if compare is not None and "ccmp" in (compare.op, moment.insn.op):
+        return compare.address
+    return moment.insn.address

@@ -73,16 +73,6 @@ class OtherResults:
                 return True
         return False
 
-    def makes_result(self, insn: Insn) -> bool:
-        """Return True if an instruction makes the result's number from a constant."""
-        operands = insn.operands
-        if insn.op == "xor" and not self._result:
-            return len(operands) > 1 and operands[0] == operands[1]
-        if insn.op == "or":
-            return self._result & MASK32 == MASK32 and _minus_one(operands)
-        source = operands[-1] if insn.op == "mov" and operands else None
-        return isinstance(source, Imm) and is_result(source.value, self._result)
-
     def is_given(self, held: Holders, slot: int) -> bool:
         """Return True if a slot may belong to a local variable that has its address used."""
         if self._locals is None:

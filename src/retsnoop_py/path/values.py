@@ -9,15 +9,27 @@ return contains the place where the result was made.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from copy import copy
 from typing import NamedTuple
 
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.insn import INT, Flow, Imm, Insn, Machine, Mem, Names, Operand, Reg
 
-__all__ = ["LOCAL_BYTES", "Flags", "Moment", "Node", "Run", "evaluate"]
+__all__ = [
+    "LOCAL_BYTES",
+    "Flags",
+    "Moment",
+    "Node",
+    "Run",
+    "State",
+    "apply",
+    "evaluate",
+    "state_before",
+]
 
 _MASK = (1 << 64) - 1
+_CONTAINERS = (dict, list, set)
 #: The assumed size in bytes of a local variable, if its address is passed to a function.
 LOCAL_BYTES = 512
 
@@ -41,10 +53,11 @@ class Node:
     - ``current``: the running task
     - ``unknown``
 
-    ``step`` is the number of the instruction in the run, ``at`` its address.
+    ``step`` is the number of the instruction in the run, ``at`` its address. ``memory``, of a load,
+    is the address of the last instruction before it that stored a value in memory.
     """
 
-    __slots__ = ("args", "at", "flags", "kind", "name", "size", "step", "value")
+    __slots__ = ("args", "at", "flags", "kind", "memory", "name", "size", "step", "value")
 
     def __init__(  # noqa: PLR0913 - each kind has its own of them
         self,
@@ -57,6 +70,7 @@ class Node:
         args: tuple[Node, ...] = (),
         size: int = 8,
         flags: Flags | None = None,
+        memory: int = 0,
     ) -> None:
         self.kind = kind
         self.step = step
@@ -66,6 +80,7 @@ class Node:
         self.args = args
         self.size = size
         self.flags = flags
+        self.memory = memory
 
     def __repr__(self) -> str:
         return f"Node({self.kind} {self.name or ''} {self.value:#x} {list(self.args)})"
@@ -106,7 +121,7 @@ class Run(NamedTuple):
     positions: list[int]
 
 
-class _State:
+class State:
     """Registers, stack slots and flags."""
 
     def __init__(self, machine: Machine, names: Names, *, at_entry: bool) -> None:
@@ -133,6 +148,15 @@ class _State:
         self._own: set[int] = set()
         #: Values written to memory, by base node, offset and size in bytes.
         self._written: dict[tuple[Node, int, int], Node] = {}
+        #: The address of the last instruction that stored a value in memory.
+        self.memory = 0
+
+    def copy(self) -> State:
+        """Return a copy; changes of one do not affect the other."""
+        made = copy(self)
+        own = {name: copy(one) for name, one in vars(self).items() if isinstance(one, _CONTAINERS)}
+        vars(made).update(own)
+        return made
 
     def make(self, kind: str, **fields: object) -> Node:
         """Return a node that the current instruction makes."""
@@ -140,9 +164,11 @@ class _State:
         return Node(kind, self.step, self.insn.address, **fields)  # type: ignore[arg-type]
 
     def const(self, value: int, size: int) -> Node:
+        """Return a constant that the current instruction makes."""
         return self.make("const", value=_signed(value, size), size=size)
 
     def reg(self, name: str) -> Node:
+        """Return the value of a register."""
         node = self.regs.get(name)
         if node is None:
             node = self.regs[name] = self.make("unknown", name=name)
@@ -170,6 +196,7 @@ class _State:
         return base, disp
 
     def read(self, operand: Operand) -> Node:
+        """Return the value of an operand."""
         if isinstance(operand, Imm):
             return self.const(operand.value, operand.size)
         if isinstance(operand, Mem):
@@ -182,6 +209,7 @@ class _State:
         return node
 
     def load(self, memory: Mem) -> Node:
+        """Return the value of a memory operand."""
         base, disp = self.address(memory)
         if base is not None and base.kind == "stack" and not memory.segment:
             offset = base.value + disp
@@ -191,7 +219,8 @@ class _State:
         if base is not None and (base, disp, memory.size) in self._written:
             return self._written[base, disp, memory.size]
         args = (base,) if base is not None else ()
-        return self.make("load", value=disp, args=args, size=memory.size, name=memory.segment)
+        where = {"size": memory.size, "name": memory.segment, "memory": self.memory}
+        return self.make("load", value=disp, args=args, **where)
 
     def _left_in(self, offset: int, size: int) -> Node:
         """Return the value of a slot that the function itself has not written."""
@@ -210,6 +239,7 @@ class _State:
         self._left += [(start, call) for start in given]
 
     def write(self, operand: Operand, node: Node) -> None:
+        """Give a register or memory operand a value."""
         if isinstance(operand, Reg):
             # a write to bits 8 to 15 leaves a register that is only partly known
             whole = self.make("unknown", name=operand.name) if operand.high else node
@@ -228,6 +258,7 @@ class _State:
         Only values at the same base that do not overlap remain.
         """
         end = disp + to.size
+        self.memory = self.insn.address if self.insn is not None else 0
         self._written = {
             key: one
             for key, one in self._written.items()
@@ -250,6 +281,7 @@ class _State:
         self.forget_memory()
 
     def move_stack(self, by: int) -> None:
+        """Add ``by`` to the stack pointer."""
         top = self.reg(self.machine.stack)
         if top.kind == "stack":
             self.regs[self.machine.stack] = self.make("stack", value=top.value + by)
@@ -274,6 +306,7 @@ class _State:
         return self.make("op", name=op, args=(left, right), size=size)
 
     def set_flags(self, op: str, left: Node, right: Node, size: int) -> None:
+        """Set the flags by a comparison of two values."""
         assert self.insn is not None
         self.flags = Flags(self.insn, op, left, right, size)
 
@@ -327,7 +360,7 @@ _BINARY = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^", "mul": "*"
 _SHIFTS = {"shl": "<<", "shr": ">>", "sar": "sar"}
 
 
-def _binary_part(state: _State, insn: Insn, target: Reg, by: int) -> None:
+def _binary_part(state: State, insn: Insn, target: Reg, by: int) -> None:
     """Apply a constant to a part of a register, as an operation that keeps the other bits."""
     whole, mask = state.reg(target.name), (1 << 8 * target.size) - 1
     shift = 8 if target.high else 0
@@ -338,7 +371,7 @@ def _binary_part(state: _State, insn: Insn, target: Reg, by: int) -> None:
     state.regs[target.name] = state.binary(_BINARY[insn.op], whole, constant, INT)
 
 
-def _binary(state: _State, insn: Insn) -> None:
+def _binary(state: State, insn: Insn) -> None:
     target, (first, source) = insn.operands[0], insn.compared
     is_part = target.size < INT and insn.op in ("and", "or", "xor")
     if is_part and isinstance(target, Reg) and isinstance(source, Imm):
@@ -367,7 +400,7 @@ def _binary(state: _State, insn: Insn) -> None:
     state.write(target, result)
 
 
-def _shift(state: _State, insn: Insn) -> None:
+def _shift(state: State, insn: Insn) -> None:
     target = insn.operands[0]
     by = state.read(insn.operands[-1]) if len(insn.operands) > 1 else state.const(1, 1)
     left = state.read(insn.operands[1] if len(insn.operands) > 2 else target)
@@ -377,7 +410,7 @@ def _shift(state: _State, insn: Insn) -> None:
         state.set_flags("result", result, by, target.size)
 
 
-def _unary(state: _State, insn: Insn) -> None:
+def _unary(state: State, insn: Insn) -> None:
     target = insn.operands[0]
     value = state.read(insn.operands[-1])
     size = target.size
@@ -396,7 +429,7 @@ def _unary(state: _State, insn: Insn) -> None:
     state.write(target, result)
 
 
-def _extend(state: _State, insn: Insn) -> None:
+def _extend(state: State, insn: Insn) -> None:
     target, source = insn.operands
     value = state.read(source)
     if value.kind == "load" and value.step == state.step and insn.op == "movsx":
@@ -404,7 +437,7 @@ def _extend(state: _State, insn: Insn) -> None:
     state.write(target, value)
 
 
-def _conditional(state: _State, insn: Insn) -> None:
+def _conditional(state: State, insn: Insn) -> None:
     target = insn.operands[0]
     if insn.op == "set":
         state.write(
@@ -421,7 +454,7 @@ def _conditional(state: _State, insn: Insn) -> None:
     )
 
 
-def _sbb(state: _State, insn: Insn) -> None:
+def _sbb(state: State, insn: Insn) -> None:
     target, source = insn.operands
     if target == source:  # -1 if the carry was set, else 0
         carry = state.make("cond", name="b", flags=state.flags)
@@ -430,7 +463,7 @@ def _sbb(state: _State, insn: Insn) -> None:
         state.write(target, state.make("unknown"))
 
 
-def _compare(state: _State, insn: Insn) -> None:
+def _compare(state: State, insn: Insn) -> None:
     left, right = insn.operands
     size = max(left.size, 1)
     first, second = state.read(left), state.read(right)
@@ -440,7 +473,7 @@ def _compare(state: _State, insn: Insn) -> None:
     state.set_flags(insn.op, first, second, size)
 
 
-def _compare_if(state: _State, insn: Insn) -> None:
+def _compare_if(state: State, insn: Insn) -> None:
     """Evaluate a conditional comparison; if it was not executed, the flags are a constant."""
     constant, left, right = insn.operands
     if state.compared is None:
@@ -452,7 +485,7 @@ def _compare_if(state: _State, insn: Insn) -> None:
         state.set_flags("nzcv", number, number, 4)
 
 
-def _push_pop(state: _State, insn: Insn) -> None:
+def _push_pop(state: State, insn: Insn) -> None:
     operand = insn.operands[0] if insn.operands else None
     if operand is None:
         return
@@ -471,7 +504,7 @@ def _push_pop(state: _State, insn: Insn) -> None:
         state.move_stack(8)
 
 
-def _call(state: _State, insn: Insn) -> None:
+def _call(state: State, insn: Insn) -> None:
     target = insn.target or state.target
     name = state.names(target) if target else None
     if name and name.startswith(("__fentry__", "ftrace_", "mcount")):
@@ -503,11 +536,11 @@ def _keeps_memory(name: str | None) -> bool:
     return bool(name) and str(name).startswith(("__rcu_read_", "_raw_spin_unlock"))
 
 
-def _move(state: _State, insn: Insn) -> None:
+def _move(state: State, insn: Insn) -> None:
     state.write(insn.operands[0], state.read(insn.operands[1]))
 
 
-def _lea(state: _State, insn: Insn) -> None:
+def _lea(state: State, insn: Insn) -> None:
     target, source = insn.operands
     if not isinstance(source, Mem):
         return
@@ -518,7 +551,7 @@ def _lea(state: _State, insn: Insn) -> None:
         state.write(target, state.binary("+", base, state.make("const", value=disp), 8))
 
 
-def _apply(state: _State, insn: Insn) -> None:
+def apply(state: State, insn: Insn) -> None:
     """Apply one instruction to ``state``."""
     if insn.flow is Flow.CALL:
         _call(state, insn)
@@ -530,7 +563,7 @@ def _apply(state: _State, insn: Insn) -> None:
             act(state, insn)
 
 
-def _other(state: _State, insn: Insn) -> None:
+def _other(state: State, insn: Insn) -> None:
     if insn.op not in ("entry", "nop", "pad"):
         state.forget_memory()
     for name in insn.writes:
@@ -540,7 +573,7 @@ def _other(state: _State, insn: Insn) -> None:
 
 
 #: The action of each operation, and how many operands the action needs.
-_ACTS: dict[str, tuple[Callable[[_State, Insn], None], int]] = {
+_ACTS: dict[str, tuple[Callable[[State, Insn], None], int]] = {
     **dict.fromkeys(_BINARY, (_binary, 2)),
     **dict.fromkeys(_SHIFTS, (_shift, 1)),
     **dict.fromkeys(("neg", "not", "inc", "dec"), (_unary, 1)),
@@ -556,7 +589,7 @@ _ACTS: dict[str, tuple[Callable[[_State, Insn], None], int]] = {
 }
 
 
-def _switched(state: _State, graph: Graph, way: Way, position: int) -> Moment:
+def _switched(state: State, graph: Graph, way: Way, position: int) -> Moment:
     """Return a jump through a table as a comparison: the target determines the index."""
     insn = state.insn
     assert insn is not None
@@ -585,35 +618,50 @@ def _index_of(address: Node) -> Node | None:
 
 def evaluate(graph: Graph, way: Way, names: Names) -> Run:
     """Evaluate the instructions of ``graph`` along ``way``."""
-    state = _State(graph.machine, names, at_entry=not way.is_cut)
+    state = State(graph.machine, names, at_entry=not way.is_cut)
     moments: list[Moment] = []
     positions: list[int] = []
-    insn: Insn | None = None
-    for position, index in enumerate(way.blocks):
-        if position in way.gaps and graph.before[index]:  # else a fault led there
-            state.forget()
-        state.compared = way.compared(position)
-        state.target = way.target(position)
-        for insn in graph.blocks[index].insns:
-            before = state.flags
-            for step in insn.steps:
-                state.insn = step
-                if step.flow is Flow.BRANCH or step.op == "ccmp":
-                    regs, slots = dict(state.regs), dict(state.slots)
-                    moments.append(Moment(state.step, position, step, state.flags, regs, slots))
-                elif step.table:
-                    moments.append(_switched(state, graph, way, position))
-                _apply(state, step)
-            if insn.flow is Flow.BRANCH:  # such a jump compares by itself and keeps the flags
-                state.flags = before
-            positions.append(position)
-            state.step += 1
+    for position in range(len(way.blocks)):
+        _evaluate_block(state, graph, way, position, moments)
+        positions += [position] * (state.step - len(positions))
     last = graph.blocks[way.blocks[-1]] if way.blocks else None
-    if last is not None and last.exit == "tail" and insn is not None:
-        state.insn = insn
+    if last is not None and last.exit == "tail":
+        state.insn = last.last
         name = names(state.target) if state.target else None
         args = tuple(state.reg(one) for one in graph.machine.arguments)
         result = state.make("call", name=last.callee or name, args=args)
     else:
         result = state.reg(graph.machine.result) if state.insn else Node("unknown")
     return Run(moments, result, state.step, positions)
+
+
+def state_before(graph: Graph, way: Way, names: Names, position: int) -> State:
+    """Return the values at the start of the block at ``position`` on ``way``."""
+    state = State(graph.machine, names, at_entry=not way.is_cut)
+    for before in range(position):
+        _evaluate_block(state, graph, way, before, [])
+    return state
+
+
+def _evaluate_block(
+    state: State, graph: Graph, way: Way, position: int, moments: list[Moment]
+) -> None:
+    """Evaluate the block at ``position``; add its jumps to ``moments``."""
+    index = way.blocks[position]
+    if position in way.gaps and graph.before[index]:  # else a fault led there
+        state.forget()
+    state.compared = way.compared(position)
+    state.target = way.target(position)
+    for insn in graph.blocks[index].insns:
+        before = state.flags
+        for step in insn.steps:
+            state.insn = step
+            if step.flow is Flow.BRANCH or step.op == "ccmp":
+                regs, slots = dict(state.regs), dict(state.slots)
+                moments.append(Moment(state.step, position, step, state.flags, regs, slots))
+            elif step.table:
+                moments.append(_switched(state, graph, way, position))
+            apply(state, step)
+        if insn.flow is Flow.BRANCH:  # such a jump compares by itself and keeps the flags
+            state.flags = before
+        state.step += 1

@@ -1,0 +1,407 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Results that a function could have returned if one test had come out otherwise.
+
+The search follows the code from the test on, with the values of the executed path. All else stays
+equal: a test that the executed path made has the same outcome wherever the code makes it again, as
+compilers copy tests, and called functions do not change its operands. A test that the executed path
+did not make may have either outcome.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import NamedTuple
+
+from retsnoop_py.path.asks import read_behind
+from retsnoop_py.path.blocks import Graph
+from retsnoop_py.path.computed import is_bit, is_sign, numbers
+from retsnoop_py.path.deduce import holds
+from retsnoop_py.path.failure import LARGEST_ERROR, Failure
+from retsnoop_py.path.follow import Way
+from retsnoop_py.path.insn import INT, OPPOSITE, Flow, Insn, Names
+from retsnoop_py.path.origin import chosen_facts, went, with_zero
+from retsnoop_py.path.values import Flags, Moment, Node, Run, State, apply, state_before
+
+__all__ = ["Otherwise", "Outcome"]
+
+#: The search gives up after this many blocks. A block is searched with so many different states.
+_MOST_BLOCKS, _MOST_STATES = 4000, 24
+#: Deeper expressions are unknown values: a walk through a list has no end.
+_MAX_DEPTH = 12
+#: The lowest error pointer, as compilers compare it.
+_ERRORS = (-LARGEST_ERROR, -LARGEST_ERROR - 1)
+
+#: A test without its outcome: an operation, its size, and the values that it compares.
+_Key = tuple[object, ...]
+#: Outcomes of tests. A test that came out in different ways has the outcome None.
+_Facts = Mapping[_Key, bool | None]
+
+
+class Outcome(NamedTuple):
+    """A result: its ``kind``, and ``what`` value it has.
+
+    ``kind`` is ``same`` for the result of the call, ``failure`` for another failure, or ``other``.
+    """
+
+    kind: str
+    what: object
+
+
+class _At(NamedTuple):
+    """A place in the code with the values there: the ``insn``-th instruction of ``block``.
+
+    ``assumed`` are the outcomes of tests on the path from the changed test to this place.
+    """
+
+    block: int
+    insn: int
+    state: State
+    assumed: _Facts
+
+
+class Otherwise:
+    """The search for other results of a call that took ``way`` and returned ``failure``."""
+
+    def __init__(
+        self, graph: Graph, way: Way, run: Run, failure: Failure, names: Names, made: Node
+    ) -> None:
+        self._graph = graph
+        self._way = way
+        self._failure = failure
+        self._names = names
+        self._made = made
+        self._numbers: dict[_Key, int] = {}
+        self._known: dict[Node, int] = {}
+        self._read: list[frozenset[str]] | None = None
+        self._facts: dict[_Key, bool | None] = {}
+        for moment in run.moments:
+            held = self._held(moment)
+            if held is not None and moment.flags is not None:
+                self._add(self._facts, moment.flags, held)
+        for flags, condition in chosen_facts(run.result, failure):
+            self._add(self._facts, flags, condition)
+
+    def results(self, position: int, flags: Flags, condition: str) -> frozenset[Outcome]:
+        """Return the possible results if ``condition`` had not held in the block at ``position``.
+
+        Return no results if the search gave up.
+        """
+        facts = dict(self._facts)
+        key, outcome = self._test(flags, condition)
+        facts[key] = not outcome
+        start = state_before(self._graph, self._way, self._names, position)
+        # rounds of loops have different values: the short paths come first
+        waiting = deque([_At(self._way.blocks[position], 0, start, {})])
+        found: set[Outcome] = set()
+        seen: dict[int, set[_Key]] = {}
+        blocks = 0
+        while waiting:
+            now = waiting.popleft()
+            if not now.insn:
+                states = seen.setdefault(now.block, set())
+                state = self._state(now)
+                if state in states or len(states) >= _MOST_STATES:
+                    continue
+                states.add(state)
+                blocks += 1
+            if blocks > _MOST_BLOCKS:
+                return frozenset()
+            for one in self._after(now, facts):
+                if isinstance(one, Outcome):
+                    found.add(one)
+                else:
+                    waiting.append(one)
+        return frozenset(found)
+
+    # -- the code --
+
+    def _after(self, now: _At, facts: _Facts) -> Iterator[_At | Outcome]:
+        """Yield the places after the rest of a block, and the results if it leaves the function."""
+        block, state, assumed = self._graph.blocks[now.block], now.state.copy(), now.assumed
+        state.compared, state.target = None, 0
+        for number in range(now.insn, len(block.insns)):
+            insn, before = block.insns[number], state.flags
+            for step in insn.steps:
+                state.insn = step
+                if step.op == "ccmp":
+                    executed = self._holds(state.flags, step.condition, facts, assumed)
+                    if executed is None:
+                        yield from self._either(now.block, number, state, step, assumed)
+                        return
+                    state.compared = executed
+                if step.flow is not Flow.BRANCH:
+                    apply(state, self._as_known(state, step, facts, assumed))
+            if insn.flow is Flow.BRANCH:
+                yield from self._sides(now.block, state, facts, assumed)
+                state.flags = before
+                return
+        if block.exit == "return":
+            yield from self._returned(state, facts, assumed)
+        elif block.exit:
+            yield Outcome("other", ("tail", block.callee))
+        for following in block.next:
+            yield _At(following, 0, state, assumed)
+
+    def _either(
+        self, block: int, number: int, state: State, step: Insn, assumed: _Facts
+    ) -> Iterator[_At]:
+        """Yield the places after a conditional comparison that may or may not be executed."""
+        for condition in (step.condition, OPPOSITE.get(step.condition, "")):
+            after = state.copy()
+            after.compared = condition == step.condition
+            apply(after, step)
+            yield _At(block, number + 1, after, self._assuming(assumed, state.flags, condition))
+
+    def _sides(
+        self, index: int, state: State, facts: _Facts, assumed: _Facts
+    ) -> Iterator[_At | Outcome]:
+        """Yield the sides of a conditional jump that are possible."""
+        block = self._graph.blocks[index]
+        condition = block.last.steps[-1].condition
+        taken = self._holds(state.flags, condition, facts, assumed)
+        for side, following in enumerate(block.next):
+            if taken is not None and taken != bool(side):
+                continue
+            held = condition if side else OPPOSITE.get(condition, "")
+            if following < 0:
+                yield Outcome("other", ("tail", block.callee))
+                continue
+            yield _At(following, 0, state.copy(), self._assuming(assumed, state.flags, held))
+
+    def _as_known(self, state: State, step: Insn, facts: _Facts, assumed: _Facts) -> Insn:
+        """Return a conditional move or a setcc as a plain instruction if its condition is known."""
+        if step.op not in ("cmov", "set"):
+            return step
+        held = self._holds(state.flags, step.condition, facts, assumed)
+        if held is None:
+            return step
+        target, *sources = step.operands
+        if step.op == "set":
+            state.write(target, state.const(int(held), target.size))
+            return step._replace(op="nop", writes=())
+        new, *old = sources
+        return step._replace(op="mov", operands=(target, new if held else (old or [target])[0]))
+
+    def _returned(self, state: State, facts: _Facts, assumed: _Facts) -> Iterator[Outcome]:
+        waiting = [state.reg(self._graph.machine.result)]
+        while waiting:
+            node = waiting.pop()
+            if node.kind == "select":
+                held = self._holds(node.flags, node.name or "", facts, assumed)
+                waiting += node.args if held is None else [node.args[not held]]
+                continue
+            yield from self._outcomes(node, facts, assumed)
+
+    def _outcomes(self, node: Node, facts: _Facts, assumed: _Facts) -> Iterator[Outcome]:
+        number, size = self._number(node), self._failure.size
+        if any(kept.get(("zero", number, size)) for kept in (assumed, facts)):
+            node = Node("const")
+        found = numbers(self._settled(node, facts, assumed))
+        if found is not None:
+            yield from map(self._of_number, found)
+        elif number == self._number(self._made):
+            yield Outcome("same", None)
+        else:
+            is_failure = self._failure.is_error and any(
+                self._fails(kept, number) for kept in (assumed, facts)
+            )
+            yield Outcome("failure" if is_failure else "other", ("value", number))
+
+    def _of_number(self, value: int) -> Outcome:
+        """Return the outcome for the lower 32 bits of a result."""
+        bits = 8 * self._failure.size
+        value &= (1 << bits) - 1
+        if (value ^ self._failure.result) & (1 << bits) - 1 == 0:
+            return Outcome("same", None)
+        signed = value - (1 << bits) if value >> (bits - 1) else value
+        return Outcome("failure" if self._failure.is_alike(signed) else "other", value)
+
+    def _settled(self, node: Node, facts: _Facts, assumed: _Facts, depth: int = 0) -> Node:
+        """Return an expression with the outcomes of its tests, as far as they are known."""
+        if node.kind == "cond":
+            held = self._holds(node.flags, node.name or "", facts, assumed)
+            return node if held is None else Node("const", value=int(held), size=node.size)
+        if is_bit(node) or is_sign(node):
+            tested, name = (node, "zero") if is_bit(node) else (node.args[0], "negative")
+            keys = [(name, self._number(tested), size) for size in (node.size, INT, 8)]
+            held = next((k[key] for k in (assumed, facts) for key in keys if key in k), None)
+            number = int(not held) if name == "zero" else -int(bool(held))
+            return node if held is None else Node("const", value=number, size=node.size)
+        if node.kind != "op" or depth > _MAX_DEPTH:
+            return node
+        args = tuple(self._settled(one, facts, assumed, depth + 1) for one in node.args)
+        return Node("op", node.step, node.at, name=node.name, args=args, size=node.size)
+
+    def _fails(self, facts: _Facts, number: int) -> bool:
+        """Return True if a test found that a value is an error."""
+        if facts.get(("zero", number, INT)) is False or facts.get(("negative", number, INT)):
+            return True
+        tests = product(("a", "ae"), map(self._constant, _ERRORS))
+        return any(facts.get(("cmp", number, 8, one, above)) for above, one in tests)
+
+    # -- tests --
+
+    def _held(self, moment: Moment) -> str | None:
+        """Return the condition that held at a jump or a conditional comparison."""
+        condition = moment.insn.condition
+        if moment.insn.flow is Flow.BRANCH:
+            taken = went(self._graph, self._way, moment)
+        else:
+            taken = self._way.compared(moment.position)
+        if taken is None:
+            return None
+        return condition if taken else OPPOSITE.get(condition)
+
+    def _holds(
+        self, flags: Flags | None, condition: str, facts: _Facts, assumed: _Facts, depth: int = 0
+    ) -> bool | None:
+        """Return the outcome of a test; None if either outcome is possible."""
+        if flags is None or depth > _MAX_DEPTH:
+            return None
+        if flags.op == "nzcv":
+            return of_flags(condition, flags.left.value)
+        found = holds(flags, condition, {})
+        if found is not None:
+            return found
+        key, outcome = self._test(flags, condition)
+        for kept in (assumed, facts):
+            held = kept.get(key)
+            if held is not None:
+                return held == outcome
+        tested, _ = _with_nothing(flags)
+        if tested is not None and condition in ("e", "ne") and tested.kind == "cond":
+            inner = self._holds(tested.flags, tested.name or "", facts, assumed, depth + 1)
+            return None if inner is None else inner == (condition == "ne")
+        for kept in (assumed, facts):
+            if kept.get(("zero", self._number(flags.left), flags.size)):
+                return holds(flags._replace(left=Node("const")), condition, {})
+        return None
+
+    def _test(self, flags: Flags, condition: str) -> tuple[_Key, bool]:
+        """Return a test without its outcome, and the outcome if ``condition`` holds."""
+        opposite = OPPOSITE.get(condition, condition)
+        tested, size = _with_nothing(flags)
+        if tested is not None and condition in ("e", "ne"):
+            return ("zero", self._number(tested), size), condition == "e"
+        if tested is not None and condition in ("s", "ns", "l", "ge"):
+            return ("negative", self._number(tested), size), condition in ("s", "l")
+        left, right = self._number(flags.left), self._number(flags.right)
+        op, least = {"sub": "cmp"}.get(flags.op, flags.op), min(condition, opposite)
+        return (op, left, flags.size, right, least), condition == least
+
+    def _add(self, facts: dict[_Key, bool | None], flags: Flags, condition: str) -> None:
+        """Add the outcome of a test, and of the tests whose outcomes it compares with 0."""
+        key, outcome = self._test(flags, condition)
+        facts[key] = outcome if facts.get(key, outcome) is outcome else None
+        tested, _ = _with_nothing(flags)
+        if tested is None or condition not in ("e", "ne"):
+            return
+        waiting = [tested]
+        while waiting:
+            node = waiting.pop()
+            if node.kind == "cond" and node.flags is not None:
+                held = node.name or ""
+                self._add(facts, node.flags, held if condition == "ne" else OPPOSITE.get(held, ""))
+            elif node.kind == "op" and node.name == "|" and condition == "e":
+                waiting += node.args
+
+    def _assuming(self, assumed: _Facts, flags: Flags | None, condition: str) -> _Facts:
+        if flags is None or not condition:
+            return assumed
+        after = dict(assumed)
+        self._add(after, flags, condition)
+        return after
+
+    # -- values --
+
+    def _number(self, node: Node, depth: int = 0) -> int:
+        """Return a number for a value. Equal values of different paths have the same number."""
+        number = self._known.get(node)
+        if number is None:
+            number = self._numbers.setdefault(self._key(node, depth), len(self._numbers))
+            self._known[node] = number
+        return number
+
+    def _key(self, node: Node, depth: int) -> _Key:
+        if depth > _MAX_DEPTH:
+            return ("deep", node.at)
+        inner = tuple(self._number(one, depth + 1) for one in node.args)
+        match node.kind:
+            case "const" | "stack":
+                own: _Key = (node.value,)
+            case "param" | "current":
+                own = (node.name,)
+            case "load":
+                own = (node.value, node.size, node.name, node.memory, inner)
+            case "op":
+                own = (node.name, node.size, inner)
+            case "cond" | "select" if node.flags is not None:
+                own = (*self._test(node.flags, node.name or ""), inner)
+            case _:  # a call, or an unknown value
+                own = (node.at, node.name, node.value)
+        return (node.kind, *own)
+
+    def _constant(self, value: int) -> int:
+        return self._number(Node("const", value=value))
+
+    def _state(self, now: _At) -> _Key:
+        """Return what distinguishes the paths to the start of a block."""
+        state, read = now.state, self._read_in(now.block)
+        regs = {name: self._number(one) for name, one in state.regs.items() if name in read}
+        slots = {at: self._number(one) for at, one in state.slots.items()}
+        live = {*regs.values(), *slots.values()}
+        assumed = frozenset((k, v) for k, v in now.assumed.items() if k[1] in live)
+        flags = state.flags
+        asked = None if flags is None else self._test(flags, "e")
+        is_read = self._reads_flags(now.block)
+        return (
+            frozenset(regs.items()),
+            frozenset(slots.items()),
+            assumed,
+            asked if is_read else None,
+            state.memory,
+        )
+
+    def _reads_flags(self, index: int) -> bool:
+        """Return True if a block uses the flags from before the block."""
+        for step in (step for insn in self._graph.blocks[index].insns for step in insn.steps):
+            if step.condition:
+                return True
+            if step.flags or step.flow is Flow.CALL:
+                return False
+        return False
+
+    def _read_in(self, index: int) -> frozenset[str]:
+        """Return the registers that a block, or a block behind it, may read."""
+        if self._read is None:
+            self._read = read_behind(self._graph)
+        return self._read[index]
+
+
+def _with_nothing(flags: Flags) -> tuple[Node | None, int]:
+    """Return the value that a comparison compares with 0, and its size in bytes; else None."""
+    left, right, size = flags.left, flags.right, flags.size
+    if with_zero(flags) or flags.op == "result":
+        return left, size
+    symbol = {"test": "&", "and": "&", "or": "|", "xor": "^", "add": "+"}.get(flags.op)
+    if symbol is None:
+        return None, size
+    if left is right and symbol in "&|":
+        return left, size
+    mask = right.value & (1 << 8 * size) - 1 if right.kind == "const" and symbol == "&" else 0
+    whole = {(1 << 8 * size) - 1: size for size in (1, 2, 4, 8)}.get(mask)
+    if whole:
+        return left, whole
+    return Node("op", name=symbol, args=(left, right), size=size), size
+
+
+def of_flags(condition: str, number: int) -> bool | None:
+    """Return True if a condition holds for arm64's flags as a number: N, Z, C, V in bits 3 to 0."""
+    n, z, c, v = (bool(number >> at & 1) for at in (3, 2, 1, 0))
+    held = {"e": z, "b": not c, "s": n, "o": v, "be": not c or z, "l": n != v, "le": z or n != v}
+    if condition in held:
+        return held[condition]
+    opposite = held.get(OPPOSITE.get(condition, ""))
+    return None if opposite is None else not opposite
