@@ -16,13 +16,13 @@ from contextvars import ContextVar
 __all__ = ["SECONDS", "Search", "together"]
 
 #: A search ends after so many seconds, and all searches of one answer after so many together.
-SECONDS, _TOGETHER = 3.0, 10.0
+SECONDS, _TOGETHER = 3.0, 20.0
 _deadline: ContextVar[float] = ContextVar("_deadline", default=float("inf"))
 
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Let no search within the body last longer than until 10 s after the beginning of the body."""
+    """Let no search within the body last longer than until 20 s after the beginning of the body."""
     token = _deadline.set(time.monotonic() + _TOGETHER)
     try:
         yield
