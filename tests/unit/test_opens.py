@@ -21,7 +21,6 @@ OPENS = {"open", "read_text", "read_bytes", "mmap", "copy", "copyfile", "copyfil
 CLASSES = {"DwarfImage", "BpfObject"}
 #: Other files that they open, by file and function, and why no input chooses the path.
 ALLOWED = {
-    ("cause/bpf_programs.py", "_fields"): "/proc/PID/fdinfo",
     ("cause/bpf_programs.py", "_name"): "the kernel's symbols",
     ("cause/busy.py", "_read"): "/proc, /sys/block and cgroup.procs of a cgroup",
     ("cause/cgroups.py", "_read"): "files of a cgroup, and lists of CPUs",

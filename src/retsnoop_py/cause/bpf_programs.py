@@ -7,10 +7,9 @@ that only a pin in the BPF file system holds is not found.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
+from retsnoop_py.cause.search import Search
 from retsnoop_py.cause.waiting import proc
 from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.btf import Kind
@@ -20,7 +19,8 @@ from retsnoop_py.value import Value
 __all__ = ["LsmProgram", "lsm_programs"]
 
 _BPF_LSM_MAC = "27"
-_PROC = Path("/proc")
+#: The maximum number of programs in the result.
+_MOST = 5
 
 
 class LsmProgram(Value):
@@ -35,41 +35,51 @@ class LsmProgram(Value):
         return f"{name}(id {self.id})" + (f" of {self.holder}" if self.holder else "")
 
 
-def lsm_programs(hook: str) -> Iterator[LsmProgram]:
-    """Yield the programs that are attached to the function ``hook`` ("bpf_lsm_file_open")."""
+def lsm_programs(hook: str) -> tuple[list[LsmProgram], str]:
+    """Return the programs that are attached to the function ``hook`` ("bpf_lsm_file_open").
+
+    The second value is a sentence if the search took too long and ended, else "".
+    """
     facts = KernelFacts()
     try:
         btf = facts.btf
         wanted = btf.find(hook, Kind.FUNC) if btf is not None else None
     except RetsnoopError:
         wanted = None
-    seen = set()
-    for info in _PROC.glob("[0-9]*/fdinfo/*"):
-        fields = _fields(info)
+    found: dict[int, LsmProgram] = {}
+    search = Search()
+    for pid, descriptor in _of_bpf(search):
+        fields = _fields(proc.text(pid, f"fdinfo/{descriptor}"))
         if fields.get("attach_type") != _BPF_LSM_MAC or "prog_id" not in fields:
             continue
         target = fields.get("target_btf_id")
         if wanted is not None and target is not None and int(target) != wanted:
             continue
         number = int(fields["prog_id"])
-        if number not in seen:
-            seen.add(number)
-            yield LsmProgram(number, _name(fields.get("prog_tag", "")), _holder(info.parent.parent))
+        if number not in found:
+            name = _name(fields.get("prog_tag", ""))
+            found[number] = LsmProgram(number, name, _holder(pid))
+            if len(found) == _MOST:
+                break
+    return list(found.values()), search.remark
 
 
-def _fields(info: Path) -> dict[str, str]:
-    try:
-        if not os.readlink(info.parent.parent / "fd" / info.name).startswith("anon_inode:bpf"):
-            return {}
-        lines = info.read_text(errors="replace").splitlines()
-    except OSError:
-        return {}
-    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+def _of_bpf(search: Search) -> Iterator[tuple[int, int]]:
+    """Yield process and descriptor of each BPF link or program that a process has open."""
+    for pid in search.processes():
+        for descriptor, target in search.descriptors(pid):
+            if target.startswith("anon_inode:bpf"):
+                yield pid, descriptor
 
 
-def _holder(folder: Path) -> str:
-    name = proc.comm(int(folder.name))
-    return f"{name} (PID {folder.name})" if name else ""
+def _fields(text: str) -> dict[str, str]:
+    rows = (line.partition(":") for line in text.splitlines())
+    return {name: value.strip() for name, _, value in rows}
+
+
+def _holder(pid: int) -> str:
+    name = proc.comm(pid)
+    return f"{name} (PID {pid})" if name else ""
 
 
 def _name(tag: str) -> str:

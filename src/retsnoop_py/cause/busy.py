@@ -10,6 +10,7 @@ from retsnoop_py.cause import holders
 from retsnoop_py.cause.mounts import is_mounted
 from retsnoop_py.cause.operation import path_of, show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.search import SECONDS
 from retsnoop_py.cause.shell import shell_path, shell_word
 from retsnoop_py.kernel.errno import errno_name
 
@@ -26,7 +27,8 @@ def busy(scene: Scene) -> Reason | None:
     if errno_name(scene.call.error) == "ETXTBSY":
         return _text(scene, path)
     if scene.call.name == "umount2":
-        return _mount(path) or _own_folder(scene, path)
+        users = holders.processes(path)
+        return _mount(path, users) or _own_folder(scene, path) or _cut(path, users)
     device = _device(path)
     if device is not None:
         return device
@@ -46,7 +48,20 @@ def _end(users: holders.Holders) -> str:
 
 
 def _processes(path: str, users: holders.Holders) -> Reason | None:
-    return _busy(f"{show(path)} is in use: {users}.", _end(users)) if users.found else None
+    if users.found:
+        return _busy(f"{show(path)} is in use: {users}.", _end(users))
+    return _cut(path, users)
+
+
+def _cut(path: str, users: holders.Holders) -> Reason | None:
+    """Return the reason if the search for users ended before it found one, else None."""
+    if users.is_whole:
+        return None
+    return _busy(
+        f"{show(path)} is in use. retsnoop-py ended its search of the open files after "
+        f"{SECONDS:.0f} s, and found no process that uses it until then.",
+        f"fuser -v {shell_path(path)} lists the processes that use it",
+    )
 
 
 def _text(scene: Scene, path: str) -> Reason | None:
@@ -55,7 +70,7 @@ def _text(scene: Scene, path: str) -> Reason | None:
     if scene.call.name.startswith("execve"):
         found = holders.processes(path, writing=True)
         if not found.found:
-            return None
+            return _cut(path, found)
         return _busy(
             f"{show(path)} cannot run while it is open for writing: {found}.",
             "close it there first, or run a copy",
@@ -67,7 +82,7 @@ def _text(scene: Scene, path: str) -> Reason | None:
     if not found.found:
         found = holders.processes(path)
     if not found.found:
-        return None
+        return _cut(path, found)
     return _busy(
         f"{show(path)} is a program that runs, so it cannot be written: {found}.",
         f"replace it by a new file, which works while it runs: cp NEW {quoted}.new; "
@@ -76,7 +91,7 @@ def _text(scene: Scene, path: str) -> Reason | None:
     )
 
 
-def _mount(path: str) -> Reason | None:
+def _mount(path: str, found: holders.Holders) -> Reason | None:
     """umount(2) of a mount that something uses."""
     quoted = shell_path(path)
     below = holders.mounts_below(path)
@@ -85,7 +100,6 @@ def _mount(path: str) -> Reason | None:
             f"Other mounts are below {show(path)}: {', '.join(map(show, below[:5]))}.",
             f"umount -R {quoted}",
         )
-    found = holders.processes(path)
     if found.found:
         return _busy(
             f"{show(path)} is in use: {found}.",

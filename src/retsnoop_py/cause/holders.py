@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import stat
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from retsnoop_py.cause.files import unescaped
 from retsnoop_py.cause.operation import show
+from retsnoop_py.cause.search import SECONDS, Search
 from retsnoop_py.cause.shell import shell_path, shell_word
 from retsnoop_py.value import Value
 
@@ -23,8 +23,6 @@ __all__ = ["Holder", "Holders", "device_of", "device_users", "mounts_below", "pr
 _PROC, _SYS = Path("/proc"), Path("/sys")
 #: The maximum number of processes in the result.
 _MOST = 5
-#: The search for processes ends after so many seconds.
-_SECONDS = 3.0
 
 
 class Holder(Value):
@@ -46,7 +44,7 @@ class Holders(Value):
     is_whole: bool = True
 
     def __str__(self) -> str:
-        remark = () if self.is_whole else (f"the search for more ended after {_SECONDS:.0f} s",)
+        remark = () if self.is_whole else (f"the search for more ended after {SECONDS:.0f} s",)
         return "; ".join((*map(str, self.found), *remark))
 
 
@@ -58,19 +56,15 @@ def processes(path: str, *, writing: bool = False, running: bool = False) -> Hol
     """
     real = os.path.realpath(path)
     found: list[Holder] = []
-    end = time.monotonic() + _SECONDS
-    for folder in _PROC.glob("[0-9]*"):
-        if folder.name == str(os.getpid()):
-            continue
-        for use, target in _uses(folder, end, writing=writing, running=running):
+    search = Search()
+    for pid in search.processes():
+        for use, target in _uses(pid, search, writing=writing, running=running):
             if target == real or target.startswith(real.rstrip("/") + "/"):
-                found.append(Holder(_comm(folder), int(folder.name), use, target))
+                found.append(Holder(_comm(_PROC / str(pid)), pid, use, target))
                 break
         if len(found) == _MOST:
             break
-        if time.monotonic() > end:
-            return Holders(tuple(found), is_whole=False)
-    return Holders(tuple(found))
+    return Holders(tuple(found), search.is_whole)
 
 
 def _comm(folder: Path) -> str:
@@ -80,11 +74,9 @@ def _comm(folder: Path) -> str:
         return "a process"
 
 
-def _uses(folder: Path, end: float, *, writing: bool, running: bool) -> Iterator[tuple[str, str]]:
-    """Yield the kind of use and the path for a process; nothing if the process ends meanwhile.
-
-    No more open files are read from the time ``end`` on.
-    """
+def _uses(pid: int, search: Search, *, writing: bool, running: bool) -> Iterator[tuple[str, str]]:
+    """Yield the kind of use and the path for a process; nothing if the process ends meanwhile."""
+    folder = _PROC / str(pid)
     if running:
         links = [("it runs", "exe")]
     else:
@@ -94,7 +86,7 @@ def _uses(folder: Path, end: float, *, writing: bool, running: bool) -> Iterator
         if target is not None:
             yield use, target
     if not running:
-        yield from _open_files(folder, end, writing=writing)
+        yield from _open_files(pid, search, writing=writing)
     if not writing:
         yield from _mapped_files(folder)
 
@@ -106,18 +98,11 @@ def _link(path: Path) -> str | None:
         return None
 
 
-def _open_files(folder: Path, end: float, *, writing: bool) -> Iterator[tuple[str, str]]:
-    try:
-        names = os.listdir(folder / "fd")
-    except OSError:
-        return
-    for name in names:
-        if time.monotonic() > end:
-            return
-        target = _link(folder / "fd" / name)
-        if target is None or not target.startswith("/"):
+def _open_files(pid: int, search: Search, *, writing: bool) -> Iterator[tuple[str, str]]:
+    for descriptor, target in search.descriptors(pid):
+        if not target.startswith("/"):
             continue
-        is_written = _is_written(folder / "fdinfo" / name)
+        is_written = _is_written(_PROC / str(pid) / "fdinfo" / str(descriptor))
         if is_written or not writing:
             yield "it has open for writing" if is_written else "it has open", target
 

@@ -11,6 +11,7 @@ from socket import AF_INET, AF_INET6, AF_UNIX, AddressFamily
 
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
+from retsnoop_py.cause.search import SECONDS
 from retsnoop_py.cause.shell import shell_path, shell_word
 from retsnoop_py.cause.waiting import proc
 from retsnoop_py.kernel.errno import errno_name
@@ -34,6 +35,8 @@ _STATES = {"0A": "listens on", "06": "has just closed"}
 _TERMINAL = os.makedev(5, 0)
 #: Bytes of a UDP datagram behind its headers.
 _MOST_UDP, _MOST_UDP_6 = 65507, 65527
+#: The maximum number of users of a port in a sentence.
+_MOST_USERS = 5
 
 
 def address_in_use(scene: Scene) -> Reason | None:
@@ -54,10 +57,10 @@ def address_in_use(scene: Scene) -> Reason | None:
             (f"choose another port, or find its user there: ss -tulpn sport = :{address.port}",),
             is_seen_later=False,
         )
-    found = list(_sockets(address.port))
+    found = _sockets(address.port)
     if not found:
         return None
-    words = "; ".join(found)
+    words = "; ".join(found[:_MOST_USERS]) + ("; ..." if len(found) > _MOST_USERS else "")
     return Reason(
         "busy",
         f"Port {address.port} is in use: {words}.",
@@ -65,8 +68,8 @@ def address_in_use(scene: Scene) -> Reason | None:
     )
 
 
-def _sockets(port: int) -> Iterator[str]:
-    """Yield the users of a port."""
+def _sockets(port: int) -> list[str]:
+    """Return the users of a port."""
     inodes: dict[str, str] = {}
     for kind in ("tcp", "tcp6", "udp", "udp6"):
         try:
@@ -81,24 +84,24 @@ def _sockets(port: int) -> Iterator[str]:
                 inodes[words[9]] = f"is bound to port {port} ({kind})"
             elif words[3] in _STATES:
                 inodes[words[9]] = f"{_STATES[words[3]]} port {port} ({kind})"
-    for inode, what in inodes.items():
-        if inode == "0":
-            yield f"a connection {what}; the kernel keeps it for a minute (TIME_WAIT)"
-            continue
-        holder = _holder_of_socket(inode)
-        yield f"{holder} {what}" if holder else f"a process of another user {what}"
+    found = []
+    with proc.searched_once():
+        for inode, what in inodes.items():
+            if inode == "0":
+                found.append(f"a connection {what}; the kernel keeps it for a minute (TIME_WAIT)")
+            else:
+                found.append(f"{_holder_of_socket(inode)} {what}")
+    return found
 
 
-def _holder_of_socket(inode: str) -> str | None:
-    wanted = f"socket:[{inode}]"
-    for link in Path("/proc").glob("[0-9]*/fd/*"):
-        try:
-            if os.readlink(link) == wanted:
-                folder = link.parent.parent
-                return f"{proc.comm(int(folder.name))} (PID {folder.name})"
-        except OSError:
-            continue
-    return None
+def _holder_of_socket(inode: str) -> str:
+    holders = proc.holders(f"socket:[{inode}]")
+    if holders.found:
+        pid = holders.found[0].pid
+        return f"{proc.comm(pid)} (PID {pid})"
+    if holders.remark:
+        return f"a process that was not found in {SECONDS:.0f} s"
+    return "a process of another user"
 
 
 def no_listener(scene: Scene) -> Reason | None:

@@ -180,10 +180,12 @@ def _lockdown(scene: Scene, _hook: str) -> Reason:
 
 def _bpf(_scene: Scene, hook: str) -> Reason:
     where = hook.removeprefix("bpf_lsm_")
-    programs = list(lsm_programs(hook))
+    programs, remark = lsm_programs(hook)
+    end = f" {remark}" if remark else ""
     if not programs:
         return _reason(
-            f"A BPF program of type lsm, which is attached to the hook {where}, refused the call.",
+            f"A BPF program of type lsm, which is attached to the hook {where}, refused the call."
+            f"{end}",
             "bpftool prog list shows the programs of type lsm; bpftool link list how they are held",
         )
     named = " or ".join(str(one) for one in programs)
@@ -194,7 +196,7 @@ def _bpf(_scene: Scene, hook: str) -> Reason:
         for one in programs
     ]
     return _reason(
-        f"The BPF program {named}, which is attached to the hook {where}, refused the call.",
+        f"The BPF program {named}, which is attached to the hook {where}, refused the call.{end}",
         *advice,
     )
 

@@ -7,6 +7,7 @@ import errno
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,7 +16,17 @@ from pathlib import Path
 import pytest
 from tests.unit.cause.test_refused import failed, found
 
-from retsnoop_py.cause import bpf_programs, busy, cgroups, files, holders, modules, network, room
+from retsnoop_py.cause import (
+    bpf_programs,
+    busy,
+    cgroups,
+    files,
+    holders,
+    modules,
+    network,
+    room,
+    search,
+)
 from retsnoop_py.cause.events import State
 
 
@@ -195,10 +206,18 @@ def test_cpus_that_a_cgroup_may_not_use(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_search_that_takes_too_long_ends_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(holders, "_SECONDS", 0.0)
+    monkeypatch.setattr(search, "SECONDS", 0.0)
     users = holders.processes(str(tmp_path))
     assert not users.is_whole
     assert "the search for more ended after" in str(users)
+    reason = busy._processes(str(tmp_path), users)
+    assert reason is not None
+    assert "found no process that uses it until then" in reason.text
+    found_programs, remark = bpf_programs.lsm_programs("bpf_lsm_file_open")
+    assert (found_programs, "took too long" in remark) == ([], True)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        (user,) = network._sockets(server.getsockname()[1])
+    assert user.startswith("a process that was not found in")
 
 
 def test_the_name_of_a_process_may_be_any_bytes() -> None:
@@ -212,7 +231,7 @@ def test_the_name_of_a_process_may_be_any_bytes() -> None:
         port = int(process.stdout.readline())
         (user,) = network._sockets(port)
         assert f"(PID {process.pid}) listens on" in user
-        assert f"(PID {process.pid})" in bpf_programs._holder(Path(f"/proc/{process.pid}"))
+        assert f"(PID {process.pid})" in bpf_programs._holder(process.pid)
         process.kill()
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from retsnoop_py.cause import search
 from retsnoop_py.cause.waiting import kernel, proc
 from retsnoop_py.cause.waiting.kinds import ordered, wait_of, waits_of
 from retsnoop_py.cause.waiting.look import descendants, look
@@ -289,3 +290,31 @@ def test_what_has_ended_is_empty_and_no_error() -> None:
     assert proc.string(os.getpid(), 1) == ""
     assert (proc.threads(0), proc.descriptors(0)) == ([], [])
     assert look([0], "x86_64", Known()) == []
+
+
+def test_many_threads_at_pipes_are_one_search_which_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hostile process has a thread at each of many pipes, and many open files."""
+    searches = []
+
+    class Counted(search.Search):
+        def __init__(self) -> None:
+            super().__init__()
+            searches.append(self)
+
+    monkeypatch.setattr(proc, "Search", Counted)
+    lines = (
+        "import threading",
+        "for _ in range(20):",
+        "    threading.Thread(target=os.read, args=(os.pipe()[0], 1)).start()",
+    )
+    with python(*lines) as process:
+        while len(proc.threads(process.pid)) < 21:
+            time.sleep(0.01)
+        until(process.pid, "pipe")
+        searches.clear()
+        found = waits(process.pid)
+        assert [one.found.kind for one in found].count("pipe") == 20
+        assert len(searches) == 1
+        monkeypatch.setattr(search, "SECONDS", 0.0)
+        pipes = [one.found for one in waits(process.pid) if one.found.kind == "pipe"]
+        assert all("took too long" in one.more for one in pipes)

@@ -92,7 +92,8 @@ def _terminal(descriptor: int, target: str, *, is_writing: bool) -> Finding:
 
 def _pipe(thread: Blocked, descriptor: int, target: str, name: str, *, is_writing: bool) -> Finding:
     """The processes that have the other end of a pipe open."""
-    ends = [one for one in proc.holders(target) if (one.reads if is_writing else one.writes)]
+    holders = proc.holders(target)
+    ends = [one for one in holders.found if (one.reads if is_writing else one.writes)]
     others = list(dict.fromkeys(one.pid for one in ends if one.pid != thread.pid))
     what = f"until a process reads from {name}" if is_writing else f"for data from {name}"
     part = "standard input" if descriptor == 0 else f"descriptor {descriptor}"
@@ -103,6 +104,8 @@ def _pipe(thread: Blocked, descriptor: int, target: str, name: str, *, is_writin
         names = " and ".join(proc.who(one) for one in others[:3])
         more = f"{names} {'have' if len(others) > 1 else 'has'} the {end} end open."
         advice = (f"look at what PID {others[0]} does: it does not {verb}",)
+    elif holders.remark:
+        more = f"{holders.remark} Until then, it found no other process with the {end} end open."
     elif ends:
         own = ends[0].descriptor
         more = f"Only this process itself has the {end} end open (descriptor {own})."

@@ -89,7 +89,9 @@ def _wait_of(thread: Blocked) -> Wait:
 
 def waits_of(threads: Iterable[Blocked]) -> tuple[Wait, ...]:
     """What all of them wait for, with deadlocks among them; see :func:`ordered`."""
-    return ordered(_with_deadlocks([wait_of(one) for one in threads]))
+    with proc.searched_once():
+        waits = [wait_of(one) for one in threads]
+    return ordered(_with_deadlocks(waits))
 
 
 def ordered(waits: Sequence[Wait]) -> tuple[Wait, ...]:

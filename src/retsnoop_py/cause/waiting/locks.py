@@ -6,6 +6,7 @@ from __future__ import annotations
 from struct import unpack
 
 from retsnoop_py.cause.operation import show
+from retsnoop_py.cause.search import Search
 from retsnoop_py.cause.shell import shell_path
 from retsnoop_py.cause.waiting import proc
 from retsnoop_py.cause.waiting.model import INFERRED, UNKNOWN, Blocked, Certainty, Finding
@@ -44,7 +45,8 @@ def file_lock(thread: Blocked) -> Finding | None:
             facts=(("path", path),),
         )
     of = row[-3]  # maj:min:inode
-    owners = _owners(of, held, thread.pid)
+    search = Search()
+    owners = _owners(of, held, thread.pid, search)
     part = ""
     if held[-2:] != ["0", "EOF"]:
         part = f" (bytes {held[-2]} to {'the end' if held[-1] == 'EOF' else held[-1]})"
@@ -55,6 +57,8 @@ def file_lock(thread: Blocked) -> Finding | None:
     advice = (f"end PID {owners[0]}, or wait until it releases the lock",) if owners else ()
     if not owners:
         more = f"No process of this machine is known to hold it ({kind}, {mode})."
+    if not search.is_whole:
+        more += f" {search.remark}"
     own = "flock -w SECONDS gives up after a time" if thread.name == "flock" else ""
     return Finding(
         "lock",
@@ -84,24 +88,25 @@ def _rows(pid: int, inode: int) -> tuple[list[str], list[str]]:
 def owners_of(inode: int) -> list[int]:
     """Return the processes that hold locks on the file with this inode number."""
     found: dict[int, None] = {}
+    search = Search()
     for line in proc.text_of("locks").splitlines():
         words = line.split()[1:]
         if len(words) > 6 and words[0] != "->" and words[4].endswith(f":{inode}"):
-            found |= dict.fromkeys(_owners(words[4], words, 0))
+            found |= dict.fromkeys(_owners(words[4], words, 0, search))
     return list(found)
 
 
-def _owners(of: str, held: list[str], waiter: int) -> list[int]:
+def _owners(of: str, held: list[str], waiter: int, search: Search) -> list[int]:
     """Who has the lock: who took it, if it still lives, else who inherited the open file."""
     taker = int(held[3])
     found = [taker] if taker > 0 and proc.comm(taker) and taker != waiter else []
     if held[0] == "POSIX":
         return found
     wanted = f"{held[0]} "
-    for pid in proc.pids():
+    for pid in search.processes():
         if pid in (waiter, taker):
             continue
-        for descriptor in proc.descriptors(pid):
+        for descriptor, _ in search.descriptors(pid):
             lines = proc.text(pid, f"fdinfo/{descriptor}").splitlines()
             if any(one.startswith("lock:") and wanted in one and of in one for one in lines):
                 found.append(pid)

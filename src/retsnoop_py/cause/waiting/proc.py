@@ -6,13 +6,17 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
+from retsnoop_py.cause.search import Search, together
 from retsnoop_py.value import Value
 
 __all__ = [
     "Holder",
+    "Holders",
     "children",
     "comm",
     "descriptors",
@@ -25,6 +29,7 @@ __all__ = [
     "open_flags",
     "parent",
     "pids",
+    "searched_once",
     "stat_words",
     "string",
     "text",
@@ -185,16 +190,56 @@ def descriptors(pid: int) -> list[int]:
         return []
 
 
-def holders(target: str) -> Iterator[Holder]:
+class Holders(Value):
+    """The processes that have a file open; ``remark``: a sentence if the search was cut, or ""."""
+
+    found: tuple[Holder, ...]
+    remark: str = ""
+
+
+class _Index:
+    """The descriptors of all processes by target, read by one search."""
+
+    def __init__(self) -> None:
+        search = Search()
+        self._rows: dict[str, list[tuple[int, int]]] = {}
+        for pid in (*search.processes(), os.getpid()):
+            for descriptor, target in search.descriptors(pid):
+                rows = self._rows.setdefault(target, [])
+                if len(rows) < _MOST_HOLDERS:
+                    rows.append((pid, descriptor))
+        self._remark = search.remark
+
+    def holders(self, target: str) -> Holders:
+        rows = self._rows.get(target, ())
+        return Holders(
+            tuple(Holder(pid, number, open_flags(pid, number)) for pid, number in rows),
+            self._remark,
+        )
+
+
+_index: ContextVar[list[_Index] | None] = ContextVar("_index", default=None)
+
+
+@contextmanager
+def searched_once() -> Iterator[None]:
+    """Read the open files of all processes at most once within the body, for all questions."""
+    token = _index.set([])
+    try:
+        with together():
+            yield
+    finally:
+        _index.reset(token)
+
+
+def holders(target: str) -> Holders:
     """Which processes have open what ``target`` names (``pipe:[123]``, ``/dev/fuse``)."""
-    count = 0
-    for pid in pids():
-        for descriptor in descriptors(pid):
-            if link(pid, f"fd/{descriptor}") == target:
-                yield Holder(pid, descriptor, open_flags(pid, descriptor))
-                count += 1
-        if count >= _MOST_HOLDERS:
-            return
+    kept = _index.get()
+    if kept is None:
+        return _Index().holders(target)
+    if not kept:
+        kept.append(_Index())
+    return kept[0].holders(target)
 
 
 def is_fifo(path: Path) -> bool:

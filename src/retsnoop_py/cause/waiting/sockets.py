@@ -95,8 +95,8 @@ def _of_ip(thread: Blocked, found: Connection, *, writing: bool) -> Finding:
             ("tcpdump shows whether a message comes",),
             facts=facts,
         )
-    peer = _local_peer(thread.pid, found)
-    end = f"{proc.who(peer)} is at the other end." if peer else ""
+    peer, remark = _local_peer(thread.pid, found)
+    end = f"{proc.who(peer)} is at the other end." if peer else remark
     on = (peer,) if peer else ()
     if writing:
         return Finding(
@@ -130,16 +130,18 @@ def _connecting(address: Address, facts: tuple[tuple[str, int | str], ...] = ())
     )
 
 
-def _local_peer(pid: int, found: Connection) -> int:
-    """The process of this machine that has the other end; 0 if it is elsewhere."""
+def _local_peer(pid: int, found: Connection) -> tuple[int, str]:
+    """The process of this machine that has the other end, or 0 and why none was found."""
     for kind in ("tcp", "tcp6"):
         for row in proc.net(pid, kind):
             if len(row) < 10 or row[9] == "0":
                 continue
             if (_address(row[1]), _address(row[2])) == (found.remote, found.local):
-                ends = [one.pid for one in proc.holders(f"socket:[{row[9]}]")]
-                return next((one for one in ends if one != pid), next(iter(ends), 0))
-    return 0
+                holders = proc.holders(f"socket:[{row[9]}]")
+                ends = [one.pid for one in holders.found]
+                peer = next((one for one in ends if one != pid), next(iter(ends), 0))
+                return peer, holders.remark
+    return 0, ""
 
 
 def _target(thread: Blocked) -> Address | None:
@@ -170,7 +172,8 @@ def _of_unix(thread: Blocked, inode: str, *, writing: bool) -> Finding | None:
             facts=(("path", path),),
         )
     peer = _unix_peer(int(inode))
-    ends = list(proc.holders(f"socket:[{peer}]")) if peer else []
+    holders = proc.holders(f"socket:[{peer}]") if peer else proc.Holders(())
+    ends = holders.found
     own = [one for one in ends if one.pid == thread.pid]
     others = [one.pid for one in ends if one.pid != thread.pid]
     if others:
@@ -178,7 +181,7 @@ def _of_unix(thread: Blocked, inode: str, *, writing: bool) -> Finding | None:
     elif own:
         end = f"It has the other end itself (descriptor {own[0].descriptor})."
     else:
-        end = ""
+        end = holders.remark
     service = _name_of(thread.pid, peer)
     what = "that the other end reads its data" if writing else "data"
     place = f"the socket {show(path or service)}" if path or service else "a socket pair"
