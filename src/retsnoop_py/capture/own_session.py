@@ -38,6 +38,8 @@ _CHUNK = 65536
 _MOST_WAITING = 1 << 16
 #: Seconds to wait for CMD's last output after its end.
 _LAST_OUTPUT = 0.05
+#: Seconds between looks at the caller's terminal if retsnoop-py was killed and CMD goes on.
+_HANGUP_S = 1.0
 #: A terminal's changes to typed input; the new terminal makes them for CMD.
 _INPUT = termios.BRKINT | termios.ICRNL | termios.INPCK | termios.ISTRIP | termios.IXON
 _LOCAL = termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG
@@ -141,16 +143,32 @@ def _monitor(
             os.close(events)
             _take_terminal(slave, is_typed_into=is_typed_into)
             child()
-        # all signals stay blocked here: the terminal's signals are for the command
+        # all signals but SIGHUP stay blocked here: the terminal's signals are for the command
         close_all_but(slave, status, events)
         with suppress(OSError):  # the child was faster
             os.setpgid(pid, pid)
         os.tcsetpgrp(slave, pid)
         # keep the slave open: the terminal must last as long as the command, even if that closes it
         os.write(status, b"%d" % pid)
+        _pass_on_hangup(pid)
         _report(pid, status, events)
     finally:
         os._exit(0)
+
+
+def _pass_on_hangup(pid: int) -> None:
+    """Hang up the command's process group if the terminal hangs up.
+
+    The kernel sends SIGHUP to the leader of the session only, and a shell passes it on as well.
+    """
+
+    def pass_on(*_: object) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(pid, signal.SIGHUP)
+            os.killpg(pid, signal.SIGCONT)
+
+    signal.signal(signal.SIGHUP, pass_on)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGHUP,))
 
 
 def _take_terminal(slave: int, *, is_typed_into: bool) -> None:
@@ -227,7 +245,11 @@ class _Relay:
         if self._is_raw and len(self._waiting) < _MOST_WAITING:
             reads.append(0)
         reads = [fd for fd in reads if fd >= 0]
-        ready, room, _ = select.select(reads, [self._master] if self._waiting else [], [])
+        waits = _HANGUP_S if self._alive < 0 else None
+        ready, room, _ = select.select(reads, [self._master] if self._waiting else [], [], waits)
+        if self._alive < 0 and self._is_hung_up():
+            # The new terminal hangs up with this process, and CMD gets SIGHUP.
+            return False
         if self.wakes[0] in ready:
             os.read(self.wakes[0], _CHUNK)
             self._look()
@@ -246,6 +268,12 @@ class _Relay:
                 return False
             self._stop()
         return True
+
+    def _is_hung_up(self) -> bool:
+        """Return whether the caller's terminal is gone."""
+        poll = select.poll()
+        poll.register(self._shown_on, 0)
+        return any(events & select.POLLHUP for _, events in poll.poll(0))
 
     def _look(self) -> None:
         """Copy the size of the caller's terminal, and check if its keys are for this job now."""

@@ -20,6 +20,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from retsnoop_py.cause.waiting import proc
+
 #: Runs a command as --user does. The ids stay: the tests need no privileges.
 DRIVER = """
 import os, select, signal, sys
@@ -169,7 +171,31 @@ def test_the_terminal_is_as_it_was_after_a_kill() -> None:
         shell.until("Killed")
         shell.type("stty -a | grep -o ' icanon'\r")
         shell.until(" icanon\r")
-        subprocess.run(["pkill", "-s", str(shell.pid), "sleep"], check=False)
+
+
+def test_a_command_whose_caller_was_killed_ends_with_the_terminal() -> None:
+    """Neither CMD nor the processes around it stay behind."""
+    with terminal("bash", "--norc", "--noprofile", "-i") as shell:
+        shell.type(f"{PYTHON} -c \"$DRIVER\" sh -c 'sleep 600 & echo pid $$; wait'\r")
+        command = int(shell.until(r"pid (\d+)\r\n")[1])
+        monitor = proc.parent(command)
+        (driver,) = proc.children(shell.pid)
+        (relay,) = (one for one in proc.children(driver) if one != monitor)
+        assert len(proc.children(command)) == 1
+        left = [relay, monitor, command, *proc.children(command)]
+        os.kill(driver, signal.SIGKILL)
+        shell.until("Killed")
+        assert all(map(proc.comm, left))
+    deadline = time.monotonic() + 20
+    while any(map(lives, left)):
+        assert time.monotonic() < deadline, [proc.text(one, "stat") for one in left]
+        time.sleep(0.05)
+
+
+def lives(pid: int) -> bool:
+    """Whether a process is there and no zombie, which only its new parent can remove."""
+    state = proc.stat_words(pid, pid)[1]
+    return bool(state) and state[0] not in "ZX"
 
 
 @pytest.mark.parametrize("given", ["", "typed\n"])
