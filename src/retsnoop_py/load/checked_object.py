@@ -126,4 +126,4 @@ def serve(descriptor: int) -> None:
     """Run the child: read each object that the parent sends."""
     from retsnoop_py.libbpf import object as _  # noqa: F401 - it is imported before rights go
 
-    answer_requests(descriptor, _answer)
+    answer_requests(descriptor, _answer, shares=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -79,14 +80,15 @@ class Unprivileged:
     def ask(self, request: bytes, fds: tuple[int, ...], seconds: float) -> bytes:
         """Send ``request`` with the open files ``fds``; return the child's answer.
 
-        Raises TimeoutError after ``seconds`` without an answer. Raises OSError if the child cannot
-        be started, ends, or sends malformed data. Call :meth:`stop` after an error.
+        Raises TimeoutError if the answer is not complete after ``seconds``. Raises OSError if the
+        child cannot be started, ends, or sends malformed data. Call :meth:`stop` after an error.
         """
         self.start()
         assert self._socket is not None
+        end = time.monotonic() + seconds
         self._socket.settimeout(seconds)
         _send(self._socket, request, fds)
-        return _receive(self._socket, self._largest)
+        return _receive(self._socket, self._largest, end)
 
     def stop(self) -> None:
         """End the child."""
@@ -100,17 +102,21 @@ class Unprivileged:
 
 
 def answer_requests(
-    descriptor: int, answer: Callable[[bytes, list[int]], bytes], memory: int | None = None
+    descriptor: int,
+    answer: Callable[[bytes, list[int]], bytes],
+    memory: int | None = None,
+    *,
+    shares: bool = False,
 ) -> None:
     """Drop all privileges, then answer requests on a socket until the parent closes the socket.
 
     ``answer`` gets each request and its open files, which are closed afterwards. All imports must
-    be done before. ``memory``: the memory limit in bytes, by default that of the sandbox.
+    be done before. ``memory`` and ``shares``: see :func:`sandbox.enter`.
     """
     from retsnoop_py.unprivileged import sandbox
 
     with socket.socket(fileno=descriptor) as parent:
-        sandbox.enter(memory)
+        sandbox.enter(memory, shares=shares)
         with suppress(ConnectionError):
             while True:
                 head, fds, _, _ = socket.recv_fds(parent, _HEAD, _MAX_FILES)
@@ -132,17 +138,26 @@ def _send(to: socket.socket, data: bytes, fds: tuple[int, ...] = ()) -> None:
     to.sendall(memoryview(message)[sent:])
 
 
-def _receive(source: socket.socket, largest: int) -> bytes:
+def _receive(source: socket.socket, largest: int, end: float) -> bytes:
     """Return a whole message. Raises OSError if the message is too large or incomplete."""
-    size = int.from_bytes(_exactly(source, _HEAD), "little")
+    size = int.from_bytes(_exactly(source, _HEAD, end), "little")
     if size > largest:
         raise OSError("an impossible answer")
-    return _exactly(source, size)
+    return _exactly(source, size, end)
 
 
-def _exactly(source: socket.socket, size: int) -> bytes:
+def _exactly(source: socket.socket, size: int, end: float | None = None) -> bytes:
+    """Return ``size`` bytes. Raises TimeoutError at the time ``end`` (monotonic).
+
+    The time is for all bytes together: a hostile process could send one byte now and then.
+    """
     data = bytearray()
     while len(data) < size:
+        if end is not None:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("the answer is not complete")
+            source.settimeout(left)
         part = source.recv(min(size - len(data), 1 << 20))
         if not part:
             raise ConnectionError("the other process has ended")

@@ -84,17 +84,23 @@ _RULE_PATH_BENEATH = 1
 #: All rights of Landlock's first version, and LANDLOCK_ACCESS_FS_READ_FILE.
 _FILE_RIGHTS, _READ_FILE = 0x1FFF, 0x4
 
-_LOAD, _EQUALS, _RETURN = 0x20, 0x15, 0x06
+_LOAD, _EQUALS, _RETURN, _AND, _HAS = 0x20, 0x15, 0x06, 0x54, 0x45
+_DENY, _ALLOW = (_RETURN, 0, 0, _RET_ERRNO | _EPERM), (_RETURN, 0, 0, _RET_ALLOW)
+#: Offset of the flags of mmap(2), its fourth argument, in struct seccomp_data.
+_FLAGS_OF_MMAP = 16 + 3 * 8
+_MAP_SHARED, _MAP_ANONYMOUS, _MAP_GROWSDOWN = 0x01, 0x20, 0x100
 
 
-def enter(memory: int | None = None) -> None:
+def enter(memory: int | None = None, *, shares: bool = False) -> None:
     """Keep only the rights to read open files and to answer. All imports must be done before.
 
-    ``memory``: the memory limit in bytes, 1 GiB by default. A step that the kernel or a container
-    does not allow is skipped; the others still apply.
+    ``memory``: the memory limit in bytes, 1 GiB by default. ``shares``: allow shared memory, which
+    libbpf needs; it counts only as address space, which is then limited to twice ``memory``. A step
+    that the kernel or a container does not allow is skipped; the others still apply.
     """
     libc = ctypes.CDLL(None)
-    _limit(memory or _MEMORY)
+    memory = memory or _MEMORY
+    _limit(memory, 2 * memory if shares else _ADDRESSES)
     if os.geteuid() == 0:
         # If this fails, the system call filter still denies sockets.
         libc.unshare(_CLONE_NEWNET)
@@ -102,7 +108,7 @@ def enter(memory: int | None = None) -> None:
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
     allowed = _ALLOWED | (_OPEN if _only_debug_files(libc) else {})
-    code = _filter(os.uname().machine, allowed)
+    code = _filter(os.uname().machine, allowed, shares=shares)
     if code:
         _load_filter(libc, code)
 
@@ -121,9 +127,9 @@ def _become_nobody() -> None:
             return
 
 
-def _limit(memory: int) -> None:
+def _limit(memory: int, addresses: int) -> None:
     for limit, most in (
-        (resource.RLIMIT_AS, _ADDRESSES),
+        (resource.RLIMIT_AS, addresses),
         (resource.RLIMIT_DATA, memory),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
@@ -153,21 +159,35 @@ def _only_debug_files(libc: ctypes.CDLL) -> bool:
     return not failed
 
 
-def _filter(machine: str, rows: Mapping[str, tuple[int, int | None]] = _ALLOWED) -> bytes:
+def _filter(
+    machine: str, rows: Mapping[str, tuple[int, int | None]] = _ALLOWED, *, shares: bool = False
+) -> bytes:
     """Return the filter as an array of struct sock_filter; empty for other machines.
 
     A denied system call returns EPERM, so a library that tries such a call goes on without it.
+    Memory that RLIMIT_DATA does not count is denied: shared memory without a file, unless
+    ``shares``, and stacks.
     """
     if machine not in _ARCHITECTURES:
         return b""
     audit, column = _ARCHITECTURES[machine]
-    numbers = [row[column] for row in rows.values()]
+    numbers = [row[column] for name, row in rows.items() if name != "mmap"]
     allowed = [number for number in numbers if number is not None]
+    shared = _MAP_SHARED | _MAP_ANONYMOUS
     # struct seccomp_data: the number at offset 0, the architecture at 4
     steps: list[Sequence[int]] = [(_LOAD, 0, 0, 4), (_EQUALS, 1, 0, audit)]
     steps += [(_RETURN, 0, 0, _RET_KILL_PROCESS), (_LOAD, 0, 0, 0)]
+    steps += [
+        (_EQUALS, 0, 6, rows["mmap"][column] or 0),
+        (_LOAD, 0, 0, _FLAGS_OF_MMAP),
+        (_HAS, 2, 0, _MAP_GROWSDOWN),
+        (_AND, 0, 0, shared),
+        (_EQUALS, 1 if shares else 0, 1, shared),
+        _DENY,
+        _ALLOW,
+    ]
     steps += [(_EQUALS, len(allowed) - index, 0, each) for index, each in enumerate(allowed)]
-    steps += [(_RETURN, 0, 0, _RET_ERRNO | _EPERM), (_RETURN, 0, 0, _RET_ALLOW)]
+    steps += [_DENY, _ALLOW]
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 

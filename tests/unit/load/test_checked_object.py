@@ -77,7 +77,7 @@ from pathlib import Path
 from retsnoop_py.libbpf.object import BpfObject
 from retsnoop_py.unprivileged import sandbox
 image = Path({str(GOOD)!r}).read_bytes()
-sandbox.enter()
+sandbox.enter(shares=True)
 with BpfObject(Path("x"), image=image) as opened:
     print([(one.name, one.section, one.kind) for one in opened.programs()])
     print([(one.name, one.kind, one.is_internal) for one in opened.maps()])

@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import ctypes
 import os
+import socket
 import struct
 import subprocess
 import textwrap
+import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from retsnoop_py import package
 from retsnoop_py.symbolize.isolated import ProgramReader
-from retsnoop_py.unprivileged import sandbox
+from retsnoop_py.unprivileged import process, sandbox
 
 TRY = """
 import os, socket, sys
@@ -99,18 +103,67 @@ def test_the_reader_has_no_environment_no_network_and_a_filter(
 
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
-def test_every_jump_of_the_filter_ends_at_a_verdict(machine: str) -> None:
+@pytest.mark.parametrize("shares", [False, True])
+def test_the_filter_allows_what_is_listed_and_nothing_else(machine: str, shares: bool) -> None:
     """The filter of the other machine cannot be loaded here, so its steps are followed."""
-    steps = list(struct.iter_unpack("=HBBI", sandbox._filter(machine)))
+    audit, column = sandbox._ARCHITECTURES[machine]
+    steps = list(struct.iter_unpack("=HBBI", sandbox._filter(machine, shares=shares)))
     assert len(steps) < 128  # a jump has 8 bits
-    jumps = [(at, step) for at, step in enumerate(steps) if step[0] == sandbox._EQUALS]
-    arch, *rows = jumps
-    assert steps[arch[0] + 2][0] == sandbox._LOAD
-    for at, (_, yes, no, _) in rows:
-        assert steps[at + 1 + yes] == (sandbox._RETURN, 0, 0, sandbox._RET_ALLOW)
-        assert no == 0
-    assert steps[-2] == (sandbox._RETURN, 0, 0, sandbox._RET_ERRNO | 1)
+    allowed = {row[column] for row in sandbox._ALLOWED.values()}
+    mmap = sandbox._ALLOWED["mmap"][column]
+    for number in (*range(600), *(1 << 30 | each for each in range(600))):
+        for flags in (0x02, 0x22, 0x01, 0x21, 0x23, 0x102, 0x122, 0x21 | 0x40000):
+            is_shared = flags & 0x21 == 0x21 and not shares
+            denied = number == mmap and (is_shared or flags & 0x100)
+            expected = number in allowed and not denied
+            assert (verdict(steps, number, audit, flags) == 0x7FFF0000) == expected, number
+    assert verdict(steps, 0, audit + 1, 0) == 0x80000000
+
+
+def verdict(steps: list[tuple[int, ...]], number: int, audit: int, flags: int) -> int:
+    """What a filter returns for a system call with these flags as its fourth argument."""
+    data = {0: number, 4: audit, 40: flags}
+    at = held = 0
+    while True:
+        code, yes, no, value = steps[at]
+        at += 1
+        if code == sandbox._RETURN:
+            return value
+        if code == sandbox._LOAD:
+            held = data[value]
+        elif code == sandbox._AND:
+            held &= value
+        else:
+            assert code in (sandbox._EQUALS, sandbox._HAS)
+            at += yes if (held == value if code == sandbox._EQUALS else held & value) else no
 
 
 def test_another_machine_has_no_filter() -> None:
     assert sandbox._filter("riscv64") == b""
+
+
+@pytest.mark.parametrize("flags", [0x01 | 0x20, 0x03 | 0x20, 0x02 | 0x20 | 0x100])
+def test_memory_that_the_limit_does_not_count_is_denied(flags: int) -> None:
+    """Shared memory, and a stack that grows: the limit of memory is for private data."""
+    assert confined(f"sandbox.ctypes.CDLL(None).mmap(None, 4096, 3, {flags}, -1, 0)") == "-1"
+
+
+def test_an_answer_that_drips_ends_with_the_time() -> None:
+    ours, theirs = socket.socketpair()
+
+    def drip() -> None:
+        with suppress(OSError):
+            theirs.sendall((1000).to_bytes(4, "little"))
+            while True:
+                time.sleep(0.1)
+                theirs.sendall(b"x")
+
+    with ours, theirs:
+        thread = threading.Thread(target=drip)
+        thread.start()
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            process._receive(ours, 1 << 20, time.monotonic() + 1)
+        assert time.monotonic() - began < 5
+        ours.shutdown(socket.SHUT_RDWR)
+        thread.join()
