@@ -29,6 +29,8 @@ _STATUSES = ("1", "2")
 _NUMBER = re.compile(
     r"(?:errno|err|error|ret|rc|returned)\W{0,3}(-?\d{1,4})\b|= ?(-\d{1,4})\b", re.I
 )
+#: The name of a language is a folder of catalogs, and no path.
+_LANGUAGE = re.compile(r"[\w.@-]+", re.ASCII)
 _NAME = re.compile(r"\bE[A-Z0-9]{2,15}\b")
 
 
@@ -53,7 +55,8 @@ def _catalog(language: str) -> gettext.NullTranslations | None:
 def _languages(variables: Mapping[str, str]) -> list[str]:
     """The languages that a program with these variables may write in, without plain C."""
     named = [one for name in _VARIABLES for one in variables.get(name, "").split(":")]
-    return [one for one in dict.fromkeys(named) if one.partition(".")[0] not in ("", "C", "POSIX")]
+    plain = [one for one in dict.fromkeys(named) if _LANGUAGE.fullmatch(one)]
+    return [one for one in plain if one.partition(".")[0] not in ("", "C", "POSIX")]
 
 
 def _installed() -> list[str]:

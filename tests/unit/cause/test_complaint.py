@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from retsnoop_py.cause import complaint
+from retsnoop_py.cause import complaint, wording
 from retsnoop_py.cause.complaint import (
     Choice,
     Evidence,
@@ -287,3 +287,8 @@ def test_many_calls_and_long_lines_are_compared_for_seconds_only(
     assert time.process_time() - begin < 5
     assert found.call is last
     assert Evidence.UNREAD in found.evidence
+
+
+def test_the_name_of_a_language_is_no_path() -> None:
+    names = "de/../../../../tmp/x:../x:/tmp/x:de_DE.UTF-8@euro"
+    assert wording._languages({"LANGUAGE": names}) == ["de_DE.UTF-8@euro"]

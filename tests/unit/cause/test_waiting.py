@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from retsnoop_py.cause import search
-from retsnoop_py.cause.waiting import kernel, proc
+from retsnoop_py.cause.waiting import kernel, kinds, proc
 from retsnoop_py.cause.waiting.kinds import ordered, wait_of, waits_of
 from retsnoop_py.cause.waiting.look import descendants, look
 from retsnoop_py.cause.waiting.model import INFERRED, Blocked, Finding, Wait, duration
@@ -318,3 +318,14 @@ def test_many_threads_at_pipes_are_one_search_which_ends(monkeypatch: pytest.Mon
         monkeypatch.setattr(search, "SECONDS", 0.0)
         pipes = [one.found for one in waits(process.pid) if one.found.kind == "pipe"]
         assert all("took too long" in one.more for one in pipes)
+
+
+def test_threads_for_which_there_is_no_time_are_reported_as_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with python("time.sleep(100)") as process:
+        until(process.pid, "timer")
+        monkeypatch.setattr(kinds, "_SECONDS", 0.0)
+        (found,) = waits(process.pid)
+    assert found.found.kind == found.found.certainty == "unknown"
+    assert "the time was not enough" in found.found.more

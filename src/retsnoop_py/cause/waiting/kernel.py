@@ -7,7 +7,7 @@ from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.waiting import proc
 from retsnoop_py.cause.waiting.model import INFERRED, OBSERVED, UNKNOWN, Blocked, Finding
 
-__all__ = ["in_kernel", "unknown"]
+__all__ = ["in_kernel", "unexamined", "unknown"]
 
 #: Functions of the stack, what is waited for then, and what to look at. The first row that matches
 #: counts; {file} is the file of the call, or its file system.
@@ -96,6 +96,19 @@ def unknown(thread: Blocked) -> Finding:
         "unknown",
         f"{{waits}} {place}. What it waits for is not known",
         " ".join(filter(None, [more, _uninterruptible(thread)])),
+        (),
+        UNKNOWN,
+    )
+
+
+def unexamined(thread: Blocked) -> Finding:
+    """The call of a thread for which there was no time."""
+    place = f"in the system call {thread.call}" if thread.call else "in the kernel"
+    return Finding(
+        "unknown",
+        f"{{waits}} {place}. What it waits for is not known",
+        "There are so many threads, sockets or open files that the time was not enough for this "
+        "thread.",
         (),
         UNKNOWN,
     )

@@ -8,6 +8,7 @@ where what they find does not agree.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
@@ -64,6 +65,8 @@ _NAMES = {
 }
 #: What holds a command up, before what is idle, before what only follows from another wait.
 _IDLE = ("timer", "running", "signal", "poll", "event", "accept", "child", "vfork", "thread")
+#: Threads are examined for so many seconds.
+_SECONDS = 20.0
 _FOLLOWS = ("pipe", "socket", "child", "vfork", "thread", "poll")
 
 
@@ -88,9 +91,19 @@ def _wait_of(thread: Blocked) -> Wait:
 
 
 def waits_of(threads: Iterable[Blocked]) -> tuple[Wait, ...]:
-    """What all of them wait for, with deadlocks among them; see :func:`ordered`."""
+    """What all of them wait for, with deadlocks among them; see :func:`ordered`.
+
+    After 20 s, the call alone is reported of further threads: a process may have hundreds of
+    threads, and the table of sockets that is read for each may have a million rows.
+    """
+    end = time.monotonic() + _SECONDS
     with proc.searched_once():
-        waits = [wait_of(one) for one in threads]
+        waits = [
+            wait_of(one)
+            if time.monotonic() < end
+            else Wait(one, kernel.unexamined(one), _arguments(one))
+            for one in threads
+        ]
     return ordered(_with_deadlocks(waits))
 
 
