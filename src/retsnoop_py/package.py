@@ -12,15 +12,10 @@ import sys
 from errno import ENOENT
 from pathlib import Path
 
-#: PATH of the caller, and PATH as this process changed it; None if it is unchanged.
-_path: tuple[str, str] | None = None
-
 __all__ = [
     "expanded",
     "home",
     "is_one_file",
-    "leave_out_current_folder",
-    "path_of_caller",
     "program",
     "python",
     "read",
@@ -54,28 +49,6 @@ def search_path() -> list[str]:
     """Return ``sys.path`` for an isolated Python with this package; only absolute folders."""
     first = [] if is_one_file() else [str(Path(__file__).parent.parent)]
     return list(dict.fromkeys([*first, *(one for one in sys.path if one.startswith("/"))]))
-
-
-def leave_out_current_folder() -> None:
-    """Restrict PATH of this process to absolute folders.
-
-    A relative or empty entry is the current folder or lies below it, and another user may have put
-    a program there. A traced command gets the unchanged PATH: :func:`path_of_caller`.
-    """
-    global _path  # noqa: PLW0603 - a process has one
-    given = os.environ.get("PATH")
-    if given is None:
-        return
-    ours = os.pathsep.join(one for one in given.split(os.pathsep) if one.startswith("/"))
-    if ours != given:
-        os.environ["PATH"] = ours or os.defpath
-        _path = given, os.environ["PATH"]
-
-
-def path_of_caller() -> str | None:
-    """Return PATH as the caller of this process set it; None if it was not set."""
-    now = os.environ.get("PATH")
-    return _path[0] if _path is not None and _path[1] == now else now
 
 
 def _isolation() -> str:

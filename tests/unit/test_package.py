@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -55,8 +56,8 @@ def test_it_starts_isolated_unless_packages_would_be_missing(
 #: Prints which program "tool" is to this process, and which one a command gets.
 _PATHS = """
 import os, shutil
-from retsnoop_py import package
-package.leave_out_current_folder()
+from retsnoop_py.caller_path import leave_out_unsafe_folders
+leave_out_unsafe_folders()
 from retsnoop_py.capture.command import resolve
 from retsnoop_py.capture.inherited import environment
 print(shutil.which("tool"), resolve(["tool"]), environment()["PATH"])
@@ -84,9 +85,38 @@ def test_no_program_comes_from_the_current_folder(tmp_path: Path, entry: str) ->
         assert given == path
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root runs programs of others with more rights")
+@pytest.mark.parametrize("change", ["owner", "parent", "mode", "link"])
+def test_root_starts_no_program_of_another_user(tmp_path: Path, change: str) -> None:
+    """In a folder that another user can change, now or by replacing a folder above it."""
+    folder = tmp_path / "opt/bin"
+    folder.mkdir(parents=True)
+    tool = folder / "tool"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    entry = folder
+    if change == "owner":
+        os.chown(folder, 65534, 65534)
+    elif change == "parent":
+        os.chown(folder.parent, 65534, 65534)
+    elif change == "mode":
+        folder.chmod(0o775)
+    else:
+        entry = tmp_path / "link"
+        entry.symlink_to(folder)
+        os.chown(entry, 65534, 65534, follow_symlinks=False)
+    said = subprocess.check_output(
+        [*package.python(), "-c", f"import sys; sys.path[:] = {sys.path!r}\n{_PATHS}"],
+        env={"PATH": f"{entry}:/usr/bin"},
+        text=True,
+    )
+    ours, commands, given = said.split()
+    assert (ours, commands, given) == ("None", f"{entry}/tool", f"{entry}:/usr/bin")
+
+
 def test_where_path_has_no_absolute_folder_the_usual_ones_are_searched() -> None:
-    code = f"import sys; sys.path[:] = {sys.path!r}\nfrom retsnoop_py import package\n"
-    code += "import shutil; package.leave_out_current_folder(); print(shutil.which('sh'))"
+    code = f"import sys; sys.path[:] = {sys.path!r}\nfrom retsnoop_py import caller_path\n"
+    code += "import shutil; caller_path.leave_out_unsafe_folders(); print(shutil.which('sh'))"
     said = subprocess.check_output(
         [*package.python(), "-c", code], env={"PATH": "."}, cwd="/", text=True
     )

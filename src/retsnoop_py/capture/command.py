@@ -22,7 +22,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from retsnoop_py import package
+from retsnoop_py import caller_path
 from retsnoop_py.capture.inherited import (
     Inherited,
     close_all_but,
@@ -126,7 +126,7 @@ def resolve(command: Sequence[str]) -> str:
     import shutil
 
     program = command[0]
-    path = shutil.which(program, path=package.path_of_caller())
+    path = shutil.which(program, path=caller_path.path_of_caller())
     if path:
         return path
     if os.sep in program and _out_of_reach(program):

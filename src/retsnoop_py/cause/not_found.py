@@ -13,12 +13,12 @@ from pathlib import Path, PurePath
 
 from msgspec import Struct
 
+from retsnoop_py.caller_path import path_of_caller
 from retsnoop_py.cause import files
 from retsnoop_py.cause.operation import object_of, path_of, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path, shell_word
 from retsnoop_py.cause.tables import read_table
-from retsnoop_py.package import path_of_caller
 from retsnoop_py.text import close_names
 from retsnoop_py.value import replace
 

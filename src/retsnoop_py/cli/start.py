@@ -82,10 +82,10 @@ def _take_sigint() -> None:
     """
     import signal
 
+    from retsnoop_py.caller_path import leave_out_unsafe_folders
     from retsnoop_py.capture import inherited
-    from retsnoop_py.package import leave_out_current_folder
 
-    leave_out_current_folder()
+    leave_out_unsafe_folders()
     inherited.remember()
     signal.signal(signal.SIGINT, _interrupt)
 

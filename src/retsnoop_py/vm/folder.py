@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from retsnoop_py.errors import InputError, OutputError
-from retsnoop_py.own_file import Refused, open_folder
+from retsnoop_py.own_file import Refused, is_own_place, open_folder
 
 __all__ = ["Writable", "make_folder", "remove_tree", "writable"]
 
@@ -50,10 +50,17 @@ def writable(path: Path) -> Writable:
 
 
 def make_folder() -> Path:
-    """Return a new folder that only this user can open. Raises OutputError."""
+    """Return a new folder that only this user can open or replace. Raises OutputError.
+
+    It is in TMPDIR, but for root in /tmp if another user can change TMPDIR (``sudo -E``): that user
+    could replace the folder by a link, and the guest would write where the link leads.
+    """
     try:
-        _sweep(Path(tempfile.gettempdir()))
-        return Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
+        base = Path(tempfile.gettempdir())
+        if not is_own_place(base):
+            base = Path("/tmp")  # noqa: S108 - mkdtemp() makes a folder of this user
+        _sweep(base)
+        return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base)).resolve()
     except OSError as error:
         raise OutputError(
             f"cannot create a folder for the guest: {error.strerror}",

@@ -167,6 +167,9 @@ HOSTILE = (
     "-e;touch PWNED.o",
     "=ls.o",
     "größe €.o",
+    "*(e:touch PWNED:).o",
+    "%(?.$(touch PWNED).x)%{a%}.o",
+    "!!;touch PWNED;.o",
 )
 #: What may not be typed for them: the name would no longer be one word of a terminal.
 CONTROL = ("a\n$(touch PWNED).o", "b\x1b]0;touch PWNED\x07.o", "c\t;touch PWNED;.o", "d\x15.o")

@@ -36,7 +36,7 @@ from retsnoop_py.vm.errors import (
     own_complaint,
     tail,
 )
-from retsnoop_py.vm.folder import _sweep, remove_tree
+from retsnoop_py.vm.folder import _sweep, make_folder, remove_tree
 from retsnoop_py.vm.kernels import Kernel
 from retsnoop_py.vm.machine import Machine, in_guests
 
@@ -360,6 +360,23 @@ def test_folders_of_other_users_are_left_alone(
     assert folder.is_dir()
     _sweep(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["rsn-vm-link"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a folder of another user")
+def test_roots_folder_for_a_guest_is_where_only_root_can_replace_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    ours = make_folder()
+    assert ours.parent == tmp_path.resolve()
+    os.chown(tmp_path, 65534, 65534)
+    theirs = make_folder()
+    try:
+        assert theirs.parent == Path("/tmp")
+        assert [one.name for one in tmp_path.iterdir()] == [ours.name]
+    finally:
+        theirs.rmdir()
+        os.chown(tmp_path, 0, 0)
 
 
 def nest(folder: Path, depth: int) -> None:
