@@ -153,12 +153,12 @@ def choose(
     """
     calls = witnessed.calls if candidates is None else candidates
     programs = {call.pid: call.process for call in witnessed.calls}
-    lines = [
-        (line, _meaning(line, wording, programs.get(line.pid, ""))) for line in lines_of(witnessed)
-    ]
-    last = next((line for line, meaning in reversed(lines) if meaning.errors), None)
+    written = lines_of(witnessed)
+    _, last = _last_error(written, wording) or (None, None)
     # A process usually reports its fatal error last.
-    lines = lines[-LINES:]
+    lines = [
+        (line, _meaning(line, wording, programs.get(line.pid, ""))) for line in written[-LINES:]
+    ]
     # The last of several similar calls represents all.
     alike = {_key(call): call for call in sorted(calls, key=lambda one: one.time)}
     found = []
@@ -179,6 +179,8 @@ def _key(call: SystemCall) -> tuple[object, ...]:
 
 #: The number of last lines that are examined.
 LINES = 200
+#: The number of last lines in which an error is looked for.
+_MOST_LINES = 2000
 #: Calls are compared with these lines for so many seconds of processor time, the last calls first.
 _SECONDS = 5.0
 
@@ -311,10 +313,20 @@ def _with_last(found: Sequence[Choice]) -> Iterator[Choice]:
 
 
 def errors_written(witnessed: Witnessed, wording: Wording) -> tuple[frozenset[int], Line] | None:
-    """Return the errors in the last line that names any error, and that line."""
-    for line in reversed(lines_of(witnessed)):
+    """Return the errors in the last line that names any error, and that line.
+
+    Only the last 2000 lines are read, for at most 5 s.
+    """
+    return _last_error(lines_of(witnessed), wording)
+
+
+def _last_error(lines: Sequence[Line], wording: Wording) -> tuple[frozenset[int], Line] | None:
+    end = time.process_time() + _SECONDS
+    for line in reversed(lines[-_MOST_LINES:]):
         if errors := wording.errors(line.text):
             return errors, line
+        if time.process_time() > end:
+            break
     return None
 
 

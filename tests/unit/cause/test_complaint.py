@@ -292,3 +292,25 @@ def test_many_calls_and_long_lines_are_compared_for_seconds_only(
 def test_the_name_of_a_language_is_no_path() -> None:
     names = "de/../../../../tmp/x:../x:/tmp/x:de_DE.UTF-8@euro"
     assert wording._languages({"LANGUAGE": names}) == ["de_DE.UTF-8@euro"]
+
+
+@pytest.mark.parametrize("text", ["line {} of many", "tool: /x{}: Permission denied"])
+def test_only_the_last_lines_of_a_flood_are_read(text: str) -> None:
+    """A command can write a million lines; each costs a search for the words of all errors."""
+
+    class Counted(Wording):
+        count = 0
+
+        def errors(self, text: str) -> frozenset[int]:
+            self.count += 1
+            return super().errors(text)
+
+    calls = (call(1, "openat", errno.EACCES, "/x7999"),)
+    lines = tuple(wrote(2 + number, text.format(number) + "\n") for number in range(8000))
+    flood, wording_ = Witnessed(calls, lines), Counted({})
+    (found,) = choose(flood, wording_, lambda _: None)
+    assert wording_.count <= 2 * complaint._MOST_LINES
+    assert found.is_reported == ("denied" in text)
+    wording_.count = 0
+    errors_written(flood, wording_)
+    assert wording_.count <= complaint._MOST_LINES
