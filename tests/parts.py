@@ -68,6 +68,7 @@ PARTS = (
     make("test-sanitized", "the C extensions under AddressSanitizer and UBSan"),
     make("fuzz", "damaged recordings, objects, .BTF.ext and logs", "FOR=600"),
     make("test-site", "the site in Chromium"),
+    make("test-source", "the source distribution, installed on this machine"),
     *(live(kernel) for kernel in OWN),
     *(live(kernel) for kernel in FOREIGN),
     make("test-wheel", "wheels in empty environments, and a trace with one", "KERNEL=6.12"),
