@@ -159,7 +159,7 @@ def test_the_terminal_is_as_it_was_after_a_kill() -> None:
         shell.type(f"{PYTHON} -c \"$DRIVER\" sh -c '{script}'\r")
         found = shell.until(r"\[\d+\]\r\n")
         assert found
-        shell.until(r"\d+\r\n")
+        monitor = shell.until(r"(\d+)\r\n")[1]
         driver = int(
             subprocess.run(
                 ["pgrep", "-P", str(shell.pid)], capture_output=True, text=True, check=True
@@ -169,7 +169,7 @@ def test_the_terminal_is_as_it_was_after_a_kill() -> None:
         shell.until("Killed")
         shell.type("stty -a | grep -o ' icanon'\r")
         shell.until(" icanon\r")
-        subprocess.run(["pkill", "-s", str(shell.pid), "sleep"], check=False)
+        subprocess.run(["pkill", "-s", monitor, "sleep"], check=True)
 
 
 @pytest.mark.parametrize("given", ["", "typed\n"])
