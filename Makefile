@@ -19,7 +19,7 @@ C_FILES = $(wildcard release/*.c src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build demo check test test-all test-quick test-unit test-thorough test-golden test-sanitized fuzz test-python test-live test-foreign bench soak man site test-pages test-tutorial test-site wheel test-wheel deb test-deb standalone test-standalone test-live-standalone release test-install test-release lint format clean distclean
+.PHONY: help build demo check test test-all test-quick test-unit test-thorough test-golden test-sanitized fuzz test-python test-live test-foreign bench soak man site test-pages test-tutorial test-site wheel test-wheel deb test-deb standalone test-standalone test-live-standalone release test-install test-source test-release lint format clean distclean
 
 help: ## list the targets
 	@echo "retsnoop-py: find out which line of the Linux kernel returned that error"
@@ -53,7 +53,7 @@ demo: build ## errors of failing bpf() calls, and why, here or in a VM
 
 check: lint test-unit test-golden ## what a commit has to pass, in a minute; .githooks/pre-commit runs it
 
-test: check test-thorough site test-python test-sanitized fuzz test-quick ## what a change has to pass, in half an hour: the tests on 6.12, the core on others
+test: check test-thorough site test-source test-python test-sanitized fuzz test-quick ## what a change has to pass, in half an hour: the tests on 6.12, the core on others
 
 test-quick: build ## the live tests of make test
 	@$(BIN)/pytest -q --quick -n $(GUESTS) --dist=loadgroup --no-loadscope-reorder tests/live
@@ -146,6 +146,9 @@ release: have-python ## all that is handed out, with sums, an SBOM and notes: di
 
 test-install: build ## each way to install of README and docs/install.md, in a bare Debian 12 and 13
 	@$(BIN)/pytest -q tests/release/test_install.py
+
+test-source: build ## the fastest way to install, the source distribution, on this machine
+	@$(BIN)/pytest -q tests/release/test_source.py
 
 test-release: build release ## the same bytes again from another directory, and what the SBOM says
 	@$(BIN)/pytest -q tests/release/test_assemble.py

@@ -68,6 +68,7 @@ PARTS = (
     make("test-sanitized", "the C extensions under AddressSanitizer and UBSan"),
     make("fuzz", "damaged recordings, objects, .BTF.ext and logs", "FOR=600"),
     make("test-site", "the site in Chromium"),
+    make("test-source", "the source distribution, installed on this machine"),
     *(live(kernel) for kernel in OWN),
     *(live(kernel) for kernel in FOREIGN),
     make("test-wheel", "wheels in empty environments, and a trace with one", "KERNEL=6.12"),
@@ -123,27 +124,39 @@ def record(name: str, files: str, minutes: float) -> None:
 def run(part: Part) -> int:
     """Run a part, its output in its log; its exit status. Ctrl-C ends all that it started."""
     LOGS.mkdir(parents=True, exist_ok=True)
-    with (LOGS / f"{part.name}.log").open("wb") as log:
-        process = subprocess.Popen(
-            part.argv,
-            cwd=ROOT,
-            env={**os.environ, **part.env},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    # Ctrl-C waits until there is a process to end
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with (LOGS / f"{part.name}.log").open("wb") as log:
+            process = subprocess.Popen(
+                part.argv,
+                cwd=ROOT,
+                env={**os.environ, **part.env},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),  # noqa: PLW1509
+            )
+        return _ended(process, before)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _ended(process: subprocess.Popen[bytes], mask: set[signal.Signals | int]) -> int:
+    """Let signals come again, and wait for the process; its exit status."""
+    try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        return process.wait()
+    except KeyboardInterrupt:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
         try:
-            return process.wait()
-        except KeyboardInterrupt:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGINT)
-            try:
-                process.wait(60)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            raise
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        raise
 
 
 def run_all(parts: Iterable[Part], again: bool) -> list[str]:

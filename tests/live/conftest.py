@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests import signals
 from tests.live.guest import SharedGuest, available
 from tests.live.kernels import (
     ALL,
@@ -31,6 +32,8 @@ from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.vm.architecture import split
 from retsnoop_py.vm.machine import Machine
 from retsnoop_py.vm.qemu import find_qemu
+
+signals.restore_for_children()
 
 #: The files with the longest tests. They start first, so one worker does not run alone at the end.
 LONGEST = (

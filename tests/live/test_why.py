@@ -100,14 +100,16 @@ def test_a_low_limit_is_as_low_in_the_next_run(machine: Machine) -> None:
 
 #: Prints the state that a process inherited, and fails.
 SHOW = """
-{ ulimit -Sa; ulimit -Ha; nice; umask; cat /proc/self/oom_score_adj
-grep -E '^(SigBlk|SigIgn)' /proc/self/status; pwd; } > "$1/$$"
+{ ulimit -Sa; ulimit -Ha; nice; umask; cd /proc/self; cat oom_score_adj timerslack_ns cgroup
+grep -E '^(SigBlk|SigIgn|Cap|NoNewPrivs|Seccomp|Cpus_allowed|Mems_allowed)' status
+cd - ; ls /proc/$$/fd; env | grep -v ^_= | sort; } > "$1/$$"
 rmdir /proc
 """
 #: Sets the state, then runs SHOW directly, by `why`, by `--pinpoint` and in a trace.
 CALLER = """
 ulimit -n 300; ulimit -l 64; ulimit -c 0; umask 027; trap '' USR1; cd /usr
 echo 100 > /proc/self/oom_score_adj
+export OWN=own LD_BIND_NOW=1 PYTHONSAFEPATH=1; exec 8</dev/null
 run() { mkdir -p "$1"; folder=$1; shift; "$@" sh show "$folder"; }
 """
 

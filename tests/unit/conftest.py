@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import gc
 import shutil
-import signal
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from tests import signals
 
 from retsnoop_py.kernel.btf import Btf
 from retsnoop_py.kernel.elf_file import ElfFile
@@ -25,10 +25,7 @@ settings.load_profile("untimed")
 # Thousands of tests are objects that stay: looking for garbage among them took a fifth of the time.
 gc.set_threshold(100_000, 50, 50)
 
-# Under nohup SIGHUP is ignored, and processes that the tests start would inherit that. exec resets
-# a handler to the default action, and this process still survives the signal.
-if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-    signal.signal(signal.SIGHUP, lambda *_: None)
+signals.restore_for_children()
 
 #: Files and tests (``FILE::NAME``) that together take as long as all others, by their subject.
 #: ``make test`` runs them, ``make check`` does not.

@@ -251,8 +251,8 @@ def run(  # noqa: PLR0913 - one parameter per option
 _SHELL_HELP = """Boot a kernel and open a shell in it, as root.
 
 The shell has a terminal of its own: job control, Ctrl-C and the size of the window work as usual.
-exit or Ctrl-D ends it and the guest. Ctrl-] twice ends a guest that hangs. What the shell writes
-is discarded at the end, except below --rw.
+exit or Ctrl-D ends it and the guest. Ctrl-] twice ends a guest that hangs. Files written in the
+guest are discarded at the end, except below --rw.
 
 \b
 Examples:
