@@ -151,9 +151,9 @@ def _bits(node: Node, size: int, depth: int = 0) -> _Bits | None:
 
 
 def fields_in(btf: Btf, struct: int, start: int, mask: int) -> list[Field] | None:
-    """Return the members in ``mask``, from the bit ``start`` of a struct on; None for parts.
+    """Return the members with bits in ``mask``, from the bit ``start`` of a struct on.
 
-    Return None also for bits outside all members, or in several members of a union.
+    Return None for bits outside all members, or in several members of a union.
     """
     lowest = start + (mask & -mask).bit_length() - 1
     end = start + mask.bit_length()
@@ -163,11 +163,11 @@ def fields_in(btf: Btf, struct: int, start: int, mask: int) -> list[Field] | Non
             continue
         if one.start < start:
             return None
-        own = (1 << one.bits) - 1 << (one.start - start)
-        if own & rest != own:
-            return None
+        own = mask & (1 << one.bits) - 1 << (one.start - start)
+        if own & ~rest:
+            return None  # several members of a union
         rest &= ~own
-        found.append(one)
+        found += [one] if own else []
     return None if rest or not found else found
 
 

@@ -34,6 +34,7 @@ from retsnoop_py.path.origin import (
     Returned,
     asks_the_unknown,
     chosen_of,
+    chosen_operand,
     decided_by,
     failure_of,
     is_settled,
@@ -77,16 +78,16 @@ def decide(graph: Graph, way: Way, failure: Failure, names: Names, handed: int =
         return Decision(None, None, _missing(graph, way))
     if returned.is_either:
         return Decision(returned, None, "several conditions may have chosen it without a jump")
-    search = _Search(graph, way, run, failure, returned, given)
+    otherwise = Otherwise(graph, way, run, failure, names, returned.node)
+    search = _Search(graph, way, run, otherwise, returned, given)
     decided, unknown = search.decided(choice)
     if decided is not None:
         decided = search.of_elements(decided)
     if decided is not None and 0 <= decided.step < len(run.positions):
         decided = replace(decided, position=run.positions[decided.step])
     if decided is not None:
-        otherwise = Otherwise(graph, way, run, failure, names, returned.node)
         tests = EarlierTests(graph, way, run, otherwise)
-        decided = replace(decided, also=tests.of(decided, search.is_about_result))
+        decided = chosen_operand(replace(decided, also=tests.of(decided, search.is_about_result)))
     if decided is not None and returned.made is Made.CALLEE and decided.step < returned.step:
         decided = None  # the call itself does not explain the callee's result
     if decided is None and unknown is None:
@@ -162,13 +163,15 @@ class _Search:
         graph: Graph,
         way: Way,
         run: Run,
-        failure: Failure,
+        otherwise: Otherwise,
         returned: Returned,
         handed: Handed | None = None,
     ) -> None:
+        failure = otherwise.failure
         self._graph = graph
         self._way = way
         self._run = run
+        self._otherwise = otherwise
         self._failure = failure
         self._result = failure.result
         self._returned = returned
@@ -626,7 +629,20 @@ class _Search:
             or (one.kind == "const" and is_result(one.value, self._result))
         ]
         held, zeros = self._holders(moment, same), self._zeros(number)
-        return any(self._others.reaches_other(other, held, zeros) for other in others)
+        if not any(self._others.reaches_other(other, held, zeros) for other in others):
+            return False
+        return not self._is_same_otherwise(moment, taken)
+
+    def _is_same_otherwise(self, moment: Moment, taken: bool) -> bool:
+        """Return True if a jump's other side leads to the same result, all else equal."""
+        is_made = self._returned.made in (Made.CONSTANT, Made.COMPUTED)
+        if not is_made or moment.flags is None or moment.insn.flow is Flow.INDIRECT:
+            return False
+        if is_settled(moment):
+            return False  # it compares constants: another jump selected them
+        test = decided_by(moment, taken)
+        found = self._otherwise.results(moment.position, moment.flags, test.condition)
+        return bool(found) and all(one.kind == "same" for one in found)
 
     def _zeros(self, number: int) -> tuple[Holders, Holders]:
         """Return where a 0 is before a jump: copies of 0, and values that a test found to be 0.

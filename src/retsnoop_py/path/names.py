@@ -267,11 +267,17 @@ class Namer:
         fields = fields_in(btf, struct, start, test.mask)
         if not fields or (len(fields) == 1 and not fields[0].is_bits):
             return None  # a whole member is named like any other number
-        if len(fields) > 1 and test.sign not in ("==", "!="):
-            return None
         texts = []
         for one in fields:
             value = test.value >> (one.start - start)
+            whole = (1 << one.bits) - 1
+            mask = test.mask >> (one.start - start) & whole
+            if test.sign not in ("==", "!=") and (len(fields) > 1 or mask != whole):
+                return None
+            if mask != whole:
+                part = f"({base.inner}->{one.text} & {mask if mask < 10 else hex(mask)})"
+                texts.append(f"{part} {test.sign} {value & mask}")
+                continue
             if test.sign in ("==", "!="):
                 value &= (1 << one.bits) - 1
             elif test.sign in (">=", "<") and test.value & (1 << one.start - start) - 1:

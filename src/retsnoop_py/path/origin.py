@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.computed import is_bit, outcomes
-from retsnoop_py.path.deduce import known_value
+from retsnoop_py.path.deduce import holds, known_value
 from retsnoop_py.path.definitions import failures_at
 from retsnoop_py.path.failure import Failure, is_error
 from retsnoop_py.path.follow import Way
@@ -21,7 +21,7 @@ from retsnoop_py.path.insn import INT, OPPOSITE, Flow, Insn, Reg
 from retsnoop_py.path.values import Flags, Moment, Node, Run
 from retsnoop_py.value import Value, replace
 
-__all__ = ["Decided", "Decision", "Handed", "Made", "Returned", "origin_of"]
+__all__ = ["Decided", "Decision", "Handed", "Made", "Returned", "chosen_operand", "origin_of"]
 
 
 #: Nested conditional moves that are followed.
@@ -105,7 +105,7 @@ def origin_of(
     graph: Graph, way: Way, run: Run, failure: Failure
 ) -> tuple[Returned, Decided | None]:
     """Return the result's origin, and the condition if an instruction without a jump decided."""
-    node, choice, is_either = run.result, None, False
+    node, choice, is_either = _unmasked(run.result, failure), None, False
     while node.kind == "select":
         chooser = node
         node, picked = _selected(node, failure)
@@ -132,6 +132,16 @@ def origin_of(
             made = Made.COMPUTED
             choice = _computed(node, failure.result) or choice
     return Returned(made, node.at, node.step, node, callee, ways, is_either), choice
+
+
+def _unmasked(node: Node, failure: Failure) -> Node:
+    """Return a value without masks that keep all bytes of the result."""
+    whole = (1 << 8 * failure.size) - 1
+    while node.kind == "op" and node.name == "&" and node.args[1].kind == "const":
+        if node.args[1].value & whole != whole:
+            break
+        node = node.args[0]
+    return node
 
 
 def _is_in_both(chooser: Node, failure: Failure) -> bool:
@@ -171,6 +181,31 @@ def _keeps_older(
     found = failures_at(graph, held, index, chooser.at, failure)
     # this move did not make the error if several errors were possible before
     return found is None or (len(found) > 1 and _is_alike(chooser.args[is_first], failure))
+
+
+def chosen_operand(decided: Decided) -> Decided:
+    """Return a decision without operands that a conditional move chose, if only one fits.
+
+    ``own ?: limit`` is compared with ``limit``: ``own < limit`` cannot hold for ``limit`` itself.
+    """
+    flags = decided.flags
+    if flags is None:
+        return decided
+    for node in (flags.left, flags.right):
+        if node.kind != "select" or node.flags is None:
+            continue
+        is_left = node is flags.left
+        tests = [
+            flags._replace(left=arm) if is_left else flags._replace(right=arm) for arm in node.args
+        ]
+        fits = [holds(one, decided.condition, {}) is not False for one in tests]
+        if fits[0] == fits[1]:
+            continue
+        condition = node.name or ""
+        held = condition if fits[0] else OPPOSITE.get(condition, "")
+        test = Decided(_asked_at(node), node.step, held, node.flags, position=decided.position)
+        return replace(decided, flags=tests[0 if fits[0] else 1], also=(*decided.also, test))
+    return decided
 
 
 def chosen_of(node: Node, failure: Failure) -> list[Node]:

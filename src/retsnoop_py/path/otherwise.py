@@ -26,8 +26,9 @@ from retsnoop_py.path.values import Flags, Moment, Node, Run, State, apply, stat
 
 __all__ = ["Otherwise", "Outcome"]
 
-#: The search gives up after this many blocks. A block is searched with so many different states.
-_MOST_BLOCKS, _MOST_STATES = 4000, 24
+#: The searches for a call give up after this many blocks.
+#: A block is searched with so many different states.
+_MOST_BLOCKS, _MOST_STATES = 20_000, 24
 #: Deeper expressions are unknown values: a walk through a list has no end.
 _MAX_DEPTH = 12
 #: The lowest error pointer, as compilers compare it.
@@ -52,13 +53,15 @@ class Outcome(NamedTuple):
 class _At(NamedTuple):
     """A place in the code with the values there: the ``insn``-th instruction of ``block``.
 
-    ``assumed`` are the outcomes of tests on the path from the changed test to this place.
+    ``assumed`` are the outcomes of tests on the path from the changed test to this place, ``path``
+    its blocks. In a further round of a loop, the tests of the executed path do not count.
     """
 
     block: int
     insn: int
     state: State
     assumed: _Facts
+    path: frozenset[int]
 
 
 class Otherwise:
@@ -69,7 +72,8 @@ class Otherwise:
     ) -> None:
         self._graph = graph
         self._way = way
-        self._failure = failure
+        self.failure = failure
+        self._left = _MOST_BLOCKS
         self._names = names
         self._made = made
         self._numbers: dict[_Key, int] = {}
@@ -92,11 +96,11 @@ class Otherwise:
         key, outcome = self._test(flags, condition)
         facts[key] = not outcome
         start = state_before(self._graph, self._way, self._names, position)
+        before = frozenset(self._way.blocks[:position]) - {self._way.blocks[position]}
         # rounds of loops have different values: the short paths come first
-        waiting = deque([_At(self._way.blocks[position], 0, start, {})])
+        waiting = deque([_At(self._way.blocks[position], 0, start, {}, before)])
         found: set[Outcome] = set()
         seen: dict[int, set[_Key]] = {}
-        blocks = 0
         while waiting:
             now = waiting.popleft()
             if not now.insn:
@@ -105,10 +109,12 @@ class Otherwise:
                 if state in states or len(states) >= _MOST_STATES:
                     continue
                 states.add(state)
-                blocks += 1
-            if blocks > _MOST_BLOCKS:
+                self._left -= 1
+            if self._left <= 0:
                 return frozenset()
-            for one in self._after(now, facts):
+            is_again = not now.insn and now.block in now.path
+            now = now._replace(assumed={}) if is_again else now
+            for one in self._after(now, {} if now.block in now.path else facts):
                 if isinstance(one, Outcome):
                     found.add(one)
                 else:
@@ -128,13 +134,13 @@ class Otherwise:
                 if step.op == "ccmp":
                     executed = self._holds(state.flags, step.condition, facts, assumed)
                     if executed is None:
-                        yield from self._either(now.block, number, state, step, assumed)
+                        yield from self._either(now, number, state, step)
                         return
                     state.compared = executed
                 if step.flow is not Flow.BRANCH:
                     apply(state, self._as_known(state, step, facts, assumed))
             if insn.flow is Flow.BRANCH:
-                yield from self._sides(now.block, state, facts, assumed)
+                yield from self._sides(now, state, facts)
                 state.flags = before
                 return
         if block.exit == "return":
@@ -142,25 +148,22 @@ class Otherwise:
         elif block.exit:
             yield Outcome("other", ("tail", block.callee))
         for following in block.next:
-            yield _At(following, 0, state, assumed)
+            yield _At(following, 0, state, assumed, now.path | {now.block})
 
-    def _either(
-        self, block: int, number: int, state: State, step: Insn, assumed: _Facts
-    ) -> Iterator[_At]:
+    def _either(self, now: _At, number: int, state: State, step: Insn) -> Iterator[_At]:
         """Yield the places after a conditional comparison that may or may not be executed."""
         for condition in (step.condition, OPPOSITE.get(step.condition, "")):
             after = state.copy()
             after.compared = condition == step.condition
             apply(after, step)
-            yield _At(block, number + 1, after, self._assuming(assumed, state.flags, condition))
+            assumed = self._assuming(now.assumed, state.flags, condition)
+            yield _At(now.block, number + 1, after, assumed, now.path)
 
-    def _sides(
-        self, index: int, state: State, facts: _Facts, assumed: _Facts
-    ) -> Iterator[_At | Outcome]:
+    def _sides(self, now: _At, state: State, facts: _Facts) -> Iterator[_At | Outcome]:
         """Yield the sides of a conditional jump that are possible."""
-        block = self._graph.blocks[index]
+        block, path = self._graph.blocks[now.block], now.path | {now.block}
         condition = block.last.steps[-1].condition
-        taken = self._holds(state.flags, condition, facts, assumed)
+        taken = self._holds(state.flags, condition, facts, now.assumed)
         for side, following in enumerate(block.next):
             if taken is not None and taken != bool(side):
                 continue
@@ -168,7 +171,10 @@ class Otherwise:
             if following < 0:
                 yield Outcome("other", ("tail", block.callee))
                 continue
-            yield _At(following, 0, state.copy(), self._assuming(assumed, state.flags, held))
+            assumed = now.assumed
+            if taken is None:
+                assumed = self._assuming(assumed, state.flags, held)
+            yield _At(following, 0, state.copy(), assumed, path)
 
     def _as_known(self, state: State, step: Insn, facts: _Facts, assumed: _Facts) -> Insn:
         """Return a conditional move or a setcc as a plain instruction if its condition is known."""
@@ -195,28 +201,29 @@ class Otherwise:
             yield from self._outcomes(node, facts, assumed)
 
     def _outcomes(self, node: Node, facts: _Facts, assumed: _Facts) -> Iterator[Outcome]:
-        number, size = self._number(node), self._failure.size
+        number, size = self._number(node), self.failure.size
         if any(kept.get(("zero", number, size)) for kept in (assumed, facts)):
             node = Node("const")
         found = numbers(self._settled(node, facts, assumed))
-        if found is not None:
+        is_made = number == self._number(self._made)
+        if is_made and found == numbers(self._settled(node, self._facts, assumed)):
+            yield Outcome("same", None)  # the changed test is no part of the value
+        elif found is not None:
             yield from map(self._of_number, found)
-        elif number == self._number(self._made):
-            yield Outcome("same", None)
         else:
-            is_failure = self._failure.is_error and any(
+            is_failure = self.failure.is_error and any(
                 self._fails(kept, number) for kept in (assumed, facts)
             )
             yield Outcome("failure" if is_failure else "other", ("value", number))
 
     def _of_number(self, value: int) -> Outcome:
         """Return the outcome for the lower 32 bits of a result."""
-        bits = 8 * self._failure.size
+        bits = 8 * self.failure.size
         value &= (1 << bits) - 1
-        if (value ^ self._failure.result) & (1 << bits) - 1 == 0:
+        if (value ^ self.failure.result) & (1 << bits) - 1 == 0:
             return Outcome("same", None)
         signed = value - (1 << bits) if value >> (bits - 1) else value
-        return Outcome("failure" if self._failure.is_alike(signed) else "other", value)
+        return Outcome("failure" if self.failure.is_alike(signed) else "other", value)
 
     def _settled(self, node: Node, facts: _Facts, assumed: _Facts, depth: int = 0) -> Node:
         """Return an expression with the outcomes of its tests, as far as they are known."""
@@ -362,6 +369,7 @@ class Otherwise:
             assumed,
             asked if is_read else None,
             state.memory,
+            now.block in now.path,
         )
 
     def _reads_flags(self, index: int) -> bool:

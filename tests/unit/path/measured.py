@@ -329,7 +329,7 @@ def _by_text(call: Call, function: Function, origin: Origin, line: int, lines: s
     text = origin.condition.text
     if not text:
         return "line" if line in lines or not line else "wrong"  # clang gives some no line
-    return _grade_text(call, function, text, line in lines)
+    return _grade_text(call, function, text, line in lines or not line)
 
 
 def _grade_text(call: Call, function: Function, text: str, is_line: bool) -> str:

@@ -14,7 +14,7 @@ from tests.unit.path.measured import CONFIGS, Config, measure, table
 
 SEED, FUNCTIONS = 1, 24
 #: The minimum share of calls with a fully reported condition.
-LEAST_RIGHT = 0.8
+LEAST_RIGHT = 0.85
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=str)
