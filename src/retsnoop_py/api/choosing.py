@@ -506,5 +506,7 @@ def _identity(call: SystemCall) -> Identity:
 
 
 def _told(reason: Reason) -> told.Reason:
-    certainty: told.Certainty = "inferred" if reason.is_seen_later else "observed"
+    certainty: told.Certainty = "observed"
+    if reason.is_seen_later or reason.is_inferred:
+        certainty = "inferred"
     return told.Reason(reason.kind, reason.text, certainty, reason.advice, reason.is_seen_later)

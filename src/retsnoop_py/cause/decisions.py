@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The meaning of the kernel's deciding condition for the user: the rows of ``decisions.toml``.
+"""The meaning of an error for the user: the rows of ``decisions.toml`` and of ``usual.toml``.
 
-The condition and its values were recorded when the call failed. A row without a condition is for
-an error with only one meaning in its call.
+The rows of ``decisions.toml`` are about the kernel's deciding condition. It was recorded with its
+values when the call failed. A row without a condition is for an error with only one meaning in its
+call. The rows of ``usual.toml`` apply if no other reason was found.
 """
 
 from __future__ import annotations
@@ -13,34 +14,44 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from retsnoop_py.cause.operation import described, object_of, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.tables import read_table
 from retsnoop_py.kernel.errno import errno_name
 
-__all__ = ["Meaning", "decision", "decisions"]
+__all__ = ["Meaning", "decision", "decisions", "usual", "usual_meanings"]
 
 
 class Meaning(Struct, frozen=True, forbid_unknown_fields=True):
-    """A row; the head of the file explains each field."""
+    """A row; the heads of the files explain each field."""
 
     calls: tuple[str, ...]
     errors: tuple[str, ...]
     kind: str
     text: str
     advice: tuple[str, ...]
-    given: tuple[int, int] | None = None
+    given: tuple[tuple[int, ...], ...] = ()
+    families: tuple[int, ...] = ()
     functions: tuple[str, ...] = ()
     condition: str = ""
+    several: bool = False
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
-    decision: tuple[Meaning, ...]
+    decision: tuple[Meaning, ...] = ()
+    usual: tuple[Meaning, ...] = ()
 
 
 @lru_cache(1)
 def decisions() -> tuple[Meaning, ...]:
-    """Return all rows."""
+    """Return all rows about deciding conditions."""
     return read_table("decisions.toml", _File).decision
+
+
+@lru_cache(1)
+def usual_meanings() -> tuple[Meaning, ...]:
+    """Return all rows for calls without a more special reason."""
+    return read_table("usual.toml", _File).usual
 
 
 def decision(scene: Scene) -> Reason | None:
@@ -54,13 +65,32 @@ def decision(scene: Scene) -> Reason | None:
     return None
 
 
+def usual(scene: Scene) -> Reason | None:
+    """Return the usual meaning of the error in this call; None if no row fits."""
+    for row in usual_meanings():
+        if _call_fits(row, scene):
+            call, place = scene.call, scene.call.place(0)
+            text = row.text.format(
+                address=show(object_of(call)) if object_of(call) else "the address",
+                argument=[one & 0xFFFFFFFF for one in call.arguments],
+                file=(described(place) if place is not None else "") or "its file",
+            )
+            return Reason(row.kind, text, row.advice, False, is_inferred=row.several)
+    return None
+
+
 def _call_fits(row: Meaning, scene: Scene) -> bool:
     call = scene.call
     if errno_name(call.error) not in row.errors:
         return False
     if not any(fnmatchcase(call.name, one) for one in row.calls):
         return False
-    if row.given is not None and call.arguments[row.given[0]] & 0xFFFFFFFF != row.given[1]:
+    if any(
+        not low <= call.arguments[at] & 0xFFFFFFFF <= max((low, *high))
+        for at, low, *high in row.given
+    ):
+        return False
+    if row.families and (call.address is None or call.address.family not in row.families):
         return False
     return not row.functions or any(one in scene.chain for one in row.functions)
 

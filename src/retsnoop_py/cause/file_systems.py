@@ -17,6 +17,7 @@ __all__ = [
     "bad_name",
     "directory_link",
     "missing_attribute",
+    "no_name_space",
     "no_owners",
     "no_user_attribute",
     "server_gone",
@@ -31,6 +32,9 @@ _OF_WINDOWS = (*_FAT, "ntfs", "ntfs3", "fuseblk")
 _FORBIDDEN = '"*:<>?|\\'
 #: struct stat of a file on FAT has 32 bits for its size.
 _MOST_FAT = (4 << 30) - 1
+
+#: The begins of names of extended attributes (xattr(7)).
+_NAME_SPACES = ("user.", "trusted.", "security.", "system.", "btrfs.", "ceph.", "os2.", "osx.")
 
 
 def no_owners(scene: Scene) -> Reason | None:
@@ -103,6 +107,24 @@ def no_user_attribute(scene: Scene) -> Reason | None:
         f"{show(path or '')} is a {kind}. Only regular files and directories can have "
         f"attributes such as {show(attribute)}.",
         ("set the attribute of a regular file, or use one that begins with trusted.",),
+    )
+
+
+def no_name_space(scene: Scene) -> Reason | None:
+    """An extended attribute whose name has none of the known prefixes (EOPNOTSUPP)."""
+    attribute = _attribute(scene)
+    if not attribute or attribute.startswith(_NAME_SPACES):
+        return None
+    return Reason(
+        "out-of-range",
+        f"{show(attribute)} is no name of an attribute: such a name begins with user., trusted., "
+        "security. or system.",
+        (
+            f"name it user.{attribute}"
+            if attribute.isalnum()
+            else "use a name that begins with user.",
+        ),
+        is_seen_later=False,
     )
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "of_kernel",
     "read_only",
     "two_file_systems",
+    "unlike_kinds",
 ]
 
 
@@ -47,6 +48,8 @@ _ON_EMPTY = (
 _MAPPED, _PROT_EXEC = 4, 4
 #: mount(8) tries one type after the other if it does not recognize the file system.
 _GUESSES = 2
+#: mount(2): flags of linux/mount.h.
+_MS_BIND, _MS_MOVE = 1 << 12, 1 << 13
 #: open(2): create the file.
 _O_CREAT = 0o100
 
@@ -283,7 +286,8 @@ def no_mount_point(scene: Scene) -> Reason | None:
     if path is None or not os.path.exists(path) or is_mounted(path):
         return None
     if not is_mount:
-        return Reason("no-mount-point", f"Nothing is mounted at {show(path)}.")
+        text = f"Nothing is mounted at {show(path)}."
+        return Reason("no-mount-point", text, ("findmnt lists the mounts",))
     made = next((word for flag, word in MOUNT_CHANGES.items() if call.arguments[3] & flag), None)
     if made is None:
         return None
@@ -296,6 +300,34 @@ def no_mount_point(scene: Scene) -> Reason | None:
         (
             f"make it a mount point: mount --bind {quoted} {quoted}",
             "or give the mount point itself",
+        ),
+    )
+
+
+def unlike_kinds(scene: Scene) -> Reason | None:
+    """mount(2) on a file, or of a file on a directory (ENOTDIR)."""
+    target = path_of(scene.call, 1)
+    is_bind = bool(scene.call.arguments[3] & (_MS_BIND | _MS_MOVE))
+    source = path_of(scene.call, 0) if is_bind else None
+    if target is None or not os.path.exists(target) or (source and not os.path.exists(source)):
+        return None
+    is_folder = os.path.isdir(target)
+    if source is None:
+        if is_folder:
+            return None
+        text = f"{show(target)} is a file. A file system can only be mounted on a directory."
+        return Reason("not-a-directory", text, ("give a directory, or create one: mkdir",))
+    if is_folder == os.path.isdir(source):
+        return None
+    kinds = ("a file", "a directory") if is_folder else ("a directory", "a file")
+    make = f"touch {shell_path(target)}/FILE" if is_folder else "mkdir DIRECTORY"
+    return Reason(
+        "not-a-directory",
+        f"{show(source)} is {kinds[0]}, and {show(target)} is {kinds[1]}. A bind mount needs two "
+        "files or two directories.",
+        (
+            f"correct the path, or create a target of the same kind and mount there: {make}",
+            "of docker -v: the engine creates a missing source as a directory",
         ),
     )
 

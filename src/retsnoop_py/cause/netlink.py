@@ -108,6 +108,44 @@ _ADVICE = (
     ),
     ("*qdisc*not found*", "check the name, or load the module: modprobe sch_NAME"),
     ("*qdisc kind is unknown*", "check the name, or load the module: modprobe sch_NAME"),
+    (
+        "Exclusivity flag on, cannot modify",
+        "there is one already: use tc qdisc replace instead of add, or remove it: tc qdisc del",
+    ),
+    (
+        "Parent Qdisc doesn't exist*",
+        (
+            "create it first: tc qdisc add dev NAME root handle 1: htb, or for ingress and egress: "
+            "tc qdisc add dev NAME clsact"
+        ),
+    ),
+    ("TC classifier not found", "check the name, or load the module: modprobe cls_NAME"),
+    (
+        "Invalid prefix for given prefix length",
+        "write the address of the network, without host bits: 192.0.2.0/24 instead of 192.0.2.7/24",
+    ),
+    ("Nexthop device is not up", "start the network interface first: ip link set NAME up"),
+    (
+        "Device can not be enslaved while up",
+        "stop the interface first: ip link set NAME down; then ip link set NAME master BOND",
+    ),
+    (
+        "Can not enslave a bridge to a bridge",
+        "connect two bridges by a pair: ip link add A type veth peer name B, one end in each",
+    ),
+    ("*Invalid VLAN id", "choose a VLAN number from 1 to 4094"),
+    (
+        "*VLAN device already exists",
+        "ip -d link show type vlan shows it: use it, or remove it with ip link del NAME",
+    ),
+    (
+        "A VXLAN device with the specified VNI already exists",
+        "ip -d link show type vxlan shows it: choose another VNI or port, or remove that device",
+    ),
+    (
+        "*driver does not support XDP in native mode",
+        "use the generic mode: ip link set dev NAME xdpgeneric obj FILE",
+    ),
 )
 
 

@@ -295,7 +295,9 @@ def loop(scene: Scene) -> Reason | None:
                 f"{show(part)} is a symbolic link to {show(target)}, and the program refuses to "
                 "follow symbolic links there (O_NOFOLLOW)."
             )
-            return Reason("loop", text, (f"give the real path: {show(os.path.realpath(path))}",))
+            # /proc/self of retsnoop-py is another process than that of the command
+            real = os.path.realpath(path).replace(f"/proc/{os.getpid()}/", "/proc/self/")
+            return Reason("loop", text, (f"give the real path: {show(real)}",))
     return None
 
 

@@ -29,6 +29,10 @@ _FITRIM = 0xC0185879
 _ATTRIBUTES = (0x80086601, 0x40086602, 0x801C581F, 0x401C5820)
 
 
+#: ioctl(2) of job control, for the controlling terminal only: TIOC[GS]PGRP, TIOCGSID.
+_JOB_CONTROL = (0x540F, 0x5410, 0x5429)
+
+
 class _Kind(Value):
     """The files that a family of ioctl(2) commands is for, and the advice for other files."""
 
@@ -64,6 +68,15 @@ def wrong_kind(scene: Scene) -> Reason | None:
     kind = _KINDS.get(command >> 8 & 0xFF)
     if kind is None or errno_name(scene.call.error) != "ENOTTY":
         return None
+    is_terminal = (place.path or "").startswith(("/dev/pts/", "/dev/tty", "/dev/console"))
+    if command in _JOB_CONTROL and is_terminal:
+        return Reason(
+            "descriptor",
+            f"{descriptor(scene.call)} is not the controlling terminal of the process, so there is "
+            "no job control.",
+            ("run it with setsid --ctty COMMAND, or with script -qc COMMAND /dev/null",),
+            is_seen_later=False,
+        )
     text = f"{descriptor(scene.call)} is not {kind.noun}."
     return Reason("descriptor", text, kind.advice, is_seen_later=False)
 

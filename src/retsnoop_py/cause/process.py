@@ -13,7 +13,15 @@ from retsnoop_py.cause.operation import described, descriptor, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.waiting import proc
 
-__all__ = ["bad_descriptor", "capabilities", "no_process", "no_reader", "no_socket", "other_user"]
+__all__ = [
+    "bad_descriptor",
+    "capabilities",
+    "no_process",
+    "no_reader",
+    "no_socket",
+    "other_user",
+    "traced",
+]
 
 #: Calls with a process id as first argument.
 _OF_PROCESS = (
@@ -42,6 +50,10 @@ _OF_DESCRIPTOR = (
     *("bind", "connect", "listen", "accept*", "sendto", "sendm*", "recv*", "shutdown", "*sockopt"),
     *("getsockname", "getpeername"),
 )
+
+
+#: PTRACE_ATTACH and PTRACE_SEIZE.
+_ATTACHES = (16, 0x4206)
 
 
 def _pid(scene: Scene) -> int:
@@ -106,6 +118,21 @@ def other_user(scene: Scene) -> Reason | None:
         f"The process {show(name)} (PID {pid}) belongs to {user}; the command ran as "
         f"{user_name(scene.call.uid)}.",
         (f"run it as {'root' if user == 'root' else f'{user} or root'}",),
+    )
+
+
+def traced(scene: Scene) -> Reason | None:
+    """ptrace(2) of a process that another process traces (EPERM)."""
+    pid = scene.call.arguments[1] & 0xFFFFFFFF
+    found = re.search(r"^TracerPid:\t(\d+)", proc.text(pid, "status"), re.M)
+    tracer = int(found[1]) if found else 0
+    if scene.call.arguments[0] not in _ATTACHES or tracer in (0, scene.call.pid):
+        return None
+    return Reason(
+        "busy",
+        f"{proc.who(tracer)} traces the process {proc.comm(pid)} (PID {pid}) already. A process "
+        "has at most one tracer.",
+        (f"end PID {tracer} first (a debugger or strace), or use its output",),
     )
 
 

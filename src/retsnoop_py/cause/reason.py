@@ -23,12 +23,14 @@ class Reason(Value):
 
     ``kind`` is a kind of docs/why.md. ``text`` is one or more sentences. ``advice`` lists changes,
     each a sentence or a command. ``is_seen_later``: the finding was read after the command ended.
+    ``is_inferred``: the error has several causes, and the text names them.
     """
 
     kind: str
     text: str
     advice: tuple[str, ...] = ()
     is_seen_later: bool = True
+    is_inferred: bool = False
 
 
 class Scene(Value):

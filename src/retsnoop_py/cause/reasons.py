@@ -61,6 +61,7 @@ def load_tables() -> None:
 
     sysctl.settings()
     decisions.decisions()
+    decisions.usual_meanings()
     not_found.places()
     own_words.own_words()
 
@@ -270,6 +271,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("ENOENT",), (*_CREATES, "utimensat"), mounts.of_kernel),
     (("ENOENT",), _PATHS, not_found.searched),
     (("ENOENT",), _PATHS, not_found.missing),
+    (("ENOTDIR",), ("mount",), mounts.unlike_kinds),
     (("ENOTDIR",), _PATHS, not_found.is_no_directory),
     (("ELOOP",), _PATHS, not_found.loop),
     (("EINVAL",), ("readlink*",), not_found.is_no_link),
@@ -283,6 +285,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     # cgroups
     (("EINVAL",), ("sched_setaffinity",), cgroups.cpus),
     # limits and settings
+    (("EPERM",), ("ptrace",), process.traced),
     (("EAGAIN",), _FORKS, limits.pids),
     (("*",), _PATHS, sysctl.sysctl),
     (("*",), ("shm*", "sem*", "msg*"), ipc.system_v),
@@ -345,6 +348,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("ENOKEY",), ("open*", *_CREATES, "rename*", "unlink*", "truncate"), mounts.encrypted),
     (("ENOEXEC", "EIO"), ("execve*",), present.program_format),
     (("ENXIO", "ENODEV"), ("open*", "creat"), network.special_file),
+    (("EOPNOTSUPP",), ("*xattr*",), file_systems.no_name_space),
     (("EOPNOTSUPP",), _OF_FILE_SYSTEM, mounts.not_supported),
     (("ESRCH",), _PATHS, process.no_process),
     (("EBADF",), _PATHS, process.bad_descriptor),
@@ -373,4 +377,5 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("ENOTCONN", "ECONNABORTED", "ESTALE"), _PATHS, file_systems.server_gone),
     # arguments of the caller
     (_REJECTIONS, _PATHS, conditions.rejected_value),
+    (("*",), _PATHS, decisions.usual),
 )

@@ -400,6 +400,36 @@ def written(text: str) -> Witnessed:
             "mount -o remount,usrquota",
         ),
         ("sh: 1: [[: not found", "sh does not have", "#!/bin/bash"),
+        (
+            "iptables v1.8.9 (nf_tables): Couldn't load match `foo':No such file or directory",
+            "iptables has no match foo",
+            "iptables-extensions",
+        ),
+        (
+            "iptables: Bad rule (does a matching rule exist in that chain?).",
+            "no rule that is exactly like",
+            "iptables -S",
+        ),
+        (
+            'Error: any valid prefix is expected rather than "10.0.0.300/24".',
+            "10.0.0.300/24 is not a network address",
+            "192.0.2.0/24",
+        ),
+        (
+            "tar: Cowardly refusing to create an empty archive",
+            "names no files to put",
+            "tar cf ARCHIVE FILES",
+        ),
+        (
+            "mkfs.xfs: /dev/loop0 appears to contain an existing filesystem (ext4).",
+            "a file system of the type ext4 on /dev/loop0",
+            "mkfs.xfs -f DEVICE",
+        ),
+        (
+            "useradd: cannot lock /etc/passwd; try again later.",
+            "Another program changes /etc/passwd",
+            "passwd.lock",
+        ),
         ("error: externally-managed-environment", "pip does not change", "python3 -m venv"),
     ],
 )

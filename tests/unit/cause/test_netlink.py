@@ -7,6 +7,7 @@ import errno
 import socket
 from struct import pack
 
+import pytest
 from tests.unit.cause.test_reasons import call, reason
 
 from retsnoop_py.cause.events import Request, SystemCall
@@ -41,6 +42,23 @@ def test_the_kernel_s_message_and_what_to_change() -> None:
     found = reason(one)
     assert found.text == 'The kernel reported: "Nexthop has invalid gateway."'
     assert "use a gateway in a network that this machine is connected to" in found.advice[0]
+
+
+@pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        ("Exclusivity flag on, cannot modify", "tc qdisc replace"),
+        ("Parent Qdisc doesn't exists", "create it first: tc qdisc add"),
+        ("Invalid prefix for given prefix length", "without host bits"),
+        ("8021q: VLAN device already exists", "ip -d link show type vlan"),
+        ("8021q: Invalid VLAN id", "1 to 4094"),
+        ("Can not enslave a bridge to a bridge", "type veth"),
+    ],
+)
+def test_what_to_change_by_the_kernel_s_message(message: str, advice: str) -> None:
+    found = reason(refused(errno.EINVAL, NEWROUTE, 12, message=message))
+    assert message in found.text
+    assert advice in found.advice[0]
 
 
 def test_a_name_that_is_too_long_for_an_interface() -> None:
