@@ -9,9 +9,11 @@ import re
 import pytest
 from tests.unit.cause.test_refused import failed
 
+from retsnoop_py.cause.conditions import rejected_value
 from retsnoop_py.cause.decisions import decision, decisions
 from retsnoop_py.cause.events import Witnessed
 from retsnoop_py.cause.files import Identity
+from retsnoop_py.cause.flags import bits_of, flag_rows
 from retsnoop_py.cause.kinds import KINDS
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.reasons import reason_of
@@ -54,6 +56,88 @@ def test_a_flag_that_the_kernel_does_not_know(condition: str) -> None:
     assert found is not None
     assert found.kind == "unsupported"
     assert "flags of bpf() has the bit 30 set" in found.text
+
+
+def flags_reason(name: str, condition: str, *arguments: int, **values: int) -> Reason | None:
+    call = failed(name, errno.EINVAL, arguments=(*arguments, *(0,) * (6 - len(arguments))))
+    named = tuple((one.replace("__", "->"), value) for one, value in values.items())
+    return rejected_value(Scene(call, Witnessed((call,)), Identity(0, 0), (), (), condition, named))
+
+
+@pytest.mark.parametrize(
+    ("name", "condition", "values", "text", "advice"),
+    [
+        (
+            "clone3",
+            "(args->flags & 0x800) != 0 && (args->flags & 0x100) == 0",
+            {"args__flags": 0x800},
+            "flags of clone3() has CLONE_SIGHAND, and lacks CLONE_VM.",
+            ("add CLONE_VM to flags, or remove CLONE_SIGHAND",),
+        ),
+        (
+            "io_uring_setup",
+            "(p->flags & 0x3000) == 0x2000",
+            {"p__flags": 0x2010},
+            (
+                "flags of io_uring_setup() has IORING_SETUP_DEFER_TASKRUN, and lacks "
+                "IORING_SETUP_SINGLE_ISSUER."
+            ),
+            ("add IORING_SETUP_SINGLE_ISSUER to flags, or remove IORING_SETUP_DEFER_TASKRUN",),
+        ),
+        (
+            "inotify_add_watch",
+            "(mask & 0x30000000) != 0x30000000",
+            {"mask": 0x10000000},
+            "mask of inotify_add_watch() lacks IN_MASK_ADD.",
+            ("add IN_MASK_ADD to mask",),
+        ),
+        (
+            "memfd_create",
+            "(flags & 0x18) != 0",
+            {"flags": 0x18},
+            (
+                "flags of memfd_create() has MFD_NOEXEC_SEAL and MFD_EXEC set (value 24). "
+                "The kernel does not accept that here."
+            ),
+            ("remove MFD_NOEXEC_SEAL and MFD_EXEC from flags",),
+        ),
+        (
+            "mremap",
+            "(flags & 4) != 0 && old_len != new_len",
+            {"flags": 5, "old_len": 8192, "new_len": 16384},
+            (
+                "flags of mremap() has MREMAP_DONTUNMAP set (value 4). old_len is 8192, and it "
+                "must be equal to new_len, which is 16384."
+            ),
+            ("remove MREMAP_DONTUNMAP from flags", "or change old_len or new_len"),
+        ),
+    ],
+)
+def test_flags_have_their_names(
+    name: str, condition: str, values: dict[str, int], text: str, advice: tuple[str, ...]
+) -> None:
+    found = flags_reason(name, condition, *values.values(), **values)
+    assert found is not None
+    assert (found.text, found.advice) == (text, advice)
+
+
+def test_a_test_of_something_else_leaves_the_condition_without_a_reason() -> None:
+    condition = "(flags & 4) != 0 && vma->vm_flags != 3"
+    assert flags_reason("mremap", condition, 4, flags=4, vma__vm_flags=4) is None
+
+
+def test_flags_that_the_value_refutes_are_no_reason() -> None:
+    assert flags_reason("mremap", "(flags & 4) != 0", 8, flags=8) is None
+
+
+def test_each_row_of_flags_has_single_bits() -> None:
+    for row in flag_rows():
+        assert row.calls
+        assert row.names
+        assert all(bit and not bit & (bit - 1) for bit in row.bits.values())
+        assert len(set(row.bits.values())) == len(row.bits)
+    assert bits_of("clone3", "flags")["CLONE_VM"] == 0x100
+    assert not bits_of("nosuchcall", "flags")
 
 
 @pytest.mark.parametrize(
