@@ -28,7 +28,7 @@ class Meaning(Struct, frozen=True, forbid_unknown_fields=True):
     kind: str
     text: str
     advice: tuple[str, ...]
-    given: tuple[int, int] | None = None
+    given: tuple[tuple[int, ...], ...] = ()
     functions: tuple[str, ...] = ()
     condition: str = ""
 
@@ -60,7 +60,7 @@ def _call_fits(row: Meaning, scene: Scene) -> bool:
         return False
     if not any(fnmatchcase(call.name, one) for one in row.calls):
         return False
-    if row.given is not None and call.arguments[row.given[0]] & 0xFFFFFFFF != row.given[1]:
+    if any(call.arguments[at] & 0xFFFFFFFF not in values for at, *values in row.given):
         return False
     return not row.functions or any(one in scene.chain for one in row.functions)
 

@@ -157,7 +157,18 @@ def test_what_the_caller_did_not_pass_is_no_reason(condition: str, values: dict[
 def meant(
     name: str, error: int, condition: str | None = None, *chain: str, first: int = 0, **values: int
 ) -> Reason | None:
-    one = failed(name, error, arguments=(first, 0, 0, 0, 0, 0))
+    return meant_by(name, error, (first,), condition, *chain, **values)
+
+
+def meant_by(
+    name: str,
+    error: int,
+    given: tuple[int, ...],
+    condition: str | None = None,
+    *chain: str,
+    **values: int,
+) -> Reason | None:
+    one = failed(name, error, arguments=(*given, *(0,) * (6 - len(given))))
     named = tuple((name.replace("__", "->"), value) for name, value in values.items())
     scene = Scene(one, Witnessed((one,)), Identity(0, 0), (), chain, condition, named)
     return decision(scene)
@@ -210,6 +221,45 @@ def test_a_row_may_be_for_one_operation_of_a_call() -> None:
     assert meant("prctl", errno.EACCES, first=8) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "error", "given", "functions", "word"),
+    [
+        ("membarrier", errno.EPERM, (8,), (), "not registered"),
+        ("epoll_ctl", errno.ELOOP, (3, 1, 4), (), "in a circle"),
+        ("fcntl", errno.EBUSY, (3, 1033, 8), (), "writable shared mapping"),
+        ("lseek", errno.ENXIO, (3, 0, 3), (), "no data at or after"),
+        ("munmap", errno.EPERM, (), ("can_modify_mm",), "sealed"),
+        ("setsockopt", errno.ENOENT, (3, 6, 31), (), "tcp_available_ulp"),
+        ("connect", errno.EPROTOTYPE, (3,), ("unix_find_other",), "another type"),
+        ("wait4", errno.ECHILD, (1,), (), "no child process"),
+        ("prctl", errno.EPERM, (47, 2, 21), (), "inheritable"),
+        ("name_to_handle_at", errno.EOVERFLOW, (), (), "handle_bytes"),
+    ],
+)
+def test_errors_with_one_meaning_for_these_arguments(
+    name: str, error: int, given: tuple[int, ...], functions: tuple[str, ...], word: str
+) -> None:
+    found = meant_by(name, error, given, None, *functions)
+    assert found is not None
+    assert word in " ".join((found.text, *found.advice))
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "given"),
+    [
+        ("fcntl", errno.EBUSY, (3, 4)),
+        ("lseek", errno.ENXIO, (3, 0, 0)),
+        ("munmap", errno.EPERM, ()),
+        ("setsockopt", errno.ENOENT, (3, 6, 13)),
+        ("prctl", errno.EPERM, (47, 3)),
+    ],
+)
+def test_other_arguments_have_another_meaning(
+    name: str, error: int, given: tuple[int, ...]
+) -> None:
+    assert meant_by(name, error, given) is None
+
+
 def test_each_row_of_conditions_is_complete() -> None:
     for row in decisions():
         assert row.kind in KINDS
@@ -217,4 +267,4 @@ def test_each_row_of_conditions_is_complete() -> None:
         assert row.advice
         groups = re.compile(row.condition).groups
         assert row.text == row.text.format(*[f"{{{number}}}" for number in range(groups)])
-        assert set(row.errors) <= set(errno.errorcode.values())
+        assert all(hasattr(errno, one) for one in row.errors)
