@@ -11,18 +11,28 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from retsnoop_py.cause.flags import Bits, bits_of
+from retsnoop_py.cause.flags import Bits, bits_of, is_copy
+from retsnoop_py.cause.operation import descriptor
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.value import Value
 
-__all__ = ["rejected_value"]
+__all__ = ["other_file", "rejected_value"]
 
 _NAME = r"[A-Za-z_]\w*(?:(?:->|\.)\w+)*"
 _NUMBER = r"-?(?:0x[0-9a-f]+|\d+)"
 _COMPARED = re.compile(rf"\(?({_NAME})\)? (!=|==|<=|>=|<|>) ({_NUMBER}|{_NAME})")
-_MASKED = re.compile(rf"\(({_NAME}) & ({_NUMBER})\) (==|!=) ({_NUMBER})")
+_MASKED = re.compile(rf"\((~?)({_NAME}) & (~?{_NUMBER})\) (==|!=) ({_NUMBER})")
+_WORD = (1 << 64) - 1
+#: The smallest alignment that is not taken for a flag, in bytes.
+_LEAST = 4
 #: Variables of the kernel that hold a struct which the caller passed.
-_COPIES = frozenset(("attr", "uattr", "args", "kargs", "params", "how", "a", "p"))
+_COPIES = frozenset(
+    (
+        *("attr", "uattr", "args", "kargs", "params", "how", "p", "reg", "its", "mreq", "ifr"),
+        *("uffdio_api", "uffdio_register", "uffdio_copy", "uffdio_zeropage"),
+        *("ruleset_attr", "path_beneath_attr", "net_port_attr", "epds"),
+    )
+)
 #: The required value, by the comparison that caused the error: its text, and a number to add.
 _ALLOWED = {
     "!=": ("must be", 0),
@@ -41,6 +51,28 @@ _RELATION = {
     "<": "it may not be smaller than",
     "<=": "it must be larger than",
 }
+
+
+#: The kinds of files by the name of their operations in the kernel, without its ending.
+_KINDS = {
+    "bpf_map": "a BPF map",
+    "bpf_prog": "a BPF program",
+    "eventfd": "an eventfd",
+    "eventpoll": "an epoll instance",
+    "fanotify": "a fanotify group",
+    "fscontext": "a file system context of fsopen()",
+    "inotify": "an inotify instance",
+    "io_uring": "an io_uring",
+    "mqueue": "a message queue",
+    "ns": "a namespace",
+    "perf": "a performance event",
+    "pidfs": "a pidfd",
+    "ruleset": "a Landlock rule set",
+    "signalfd": "a signalfd",
+    "timerfd": "a timer of timerfd_create()",
+    "userfaultfd": "a userfaultfd",
+}
+_OPERATIONS = re.compile(r".*->f_op != &(\w+?)(?:_file)?_(?:fops|operations)")
 
 
 class _Side(Value):
@@ -70,7 +102,11 @@ def rejected_value(scene: Scene) -> Reason | None:
     flags: dict[str, _Flags] = {}
     ranges: list[Reason] = []
     for test in scene.condition.split(" && "):
-        found = _flags_in(scene, test, values) or _compared(scene, test, values)
+        found = (
+            _misaligned(scene, test, values)
+            or _flags_in(scene, test, values)
+            or _compared(scene, test, values)
+        )
         if found is None:
             return None
         if isinstance(found, Reason):
@@ -81,19 +117,21 @@ def rejected_value(scene: Scene) -> Reason | None:
     return _joined(scene, tuple(flags.values()), ranges)
 
 
+def other_file(scene: Scene) -> Reason | None:
+    """Return the reason if the kernel found another kind of file: ``f_op != &inotify_fops``."""
+    tested = _OPERATIONS.fullmatch(scene.condition or "")
+    kind = _KINDS.get(tested[1]) if tested is not None else None
+    if kind is None:
+        return None
+    text = f"{descriptor(scene.call)} is not {kind}, and {scene.call.name}() needs one."
+    return Reason("descriptor", text, (f"pass the descriptor of {kind}",), is_seen_later=False)
+
+
 def _flags_in(scene: Scene, test: str, values: Mapping[str, int]) -> _Flags | None:
     """Return the test if it is one of bits of the caller's flags that hold as the value says."""
     masked = _MASKED.fullmatch(test)
     if masked is not None:
-        name, mask, wanted = masked[1], int(masked[2], 0), int(masked[4], 0)
-        if not _is_of_caller(scene, name, values):
-            return None
-        value = values[name]
-        if masked[3] == "!=":
-            found = _Flags(name, value & mask & ~wanted, wanted & ~value)
-        else:
-            found = _Flags(name, wanted & value, mask & ~wanted)
-        return found if found.has or found.lacks else None
+        return _masked(scene, masked, values)
     compared = _COMPARED.fullmatch(test)
     if compared is None or compared[2] != ">" or "flag" not in _plain(compared[1]):
         return None
@@ -102,6 +140,40 @@ def _flags_in(scene: Scene, test: str, values: Mapping[str, int]) -> _Flags | No
     limit = int(compared[3], 0)
     # compilers write `flags & ~7` as `flags > 7`
     return None if limit & limit + 1 else _Flags(compared[1], values[compared[1]] & ~limit, 0)
+
+
+def _masked(scene: Scene, test: re.Match[str], values: Mapping[str, int]) -> _Flags | None:
+    """Return the bits that ``(name & mask) == wanted`` or ``(~name & mask) == 0`` found."""
+    name, mask, wanted = test[2], _number(test[3]), int(test[5], 0)
+    value = values.get(name, values.get(f"~{name}", 0) ^ (_WORD if test[1] else 0))
+    if not _is_of_caller(scene, name, {name: value}):
+        return None
+    if test[1]:
+        wanted = mask & ~wanted
+    if test[4] == "!=":
+        found = _Flags(name, value & mask & ~wanted, wanted & ~value)
+    else:
+        found = _Flags(name, wanted & value, mask & ~wanted)
+    return found if found.has or found.lacks else None
+
+
+def _misaligned(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | None:
+    """Return the reason if a test is for a multiple of a power of 2: ``(addr & 0xfff) != 0``."""
+    masked = _MASKED.fullmatch(test)
+    if masked is None or masked[1] or masked[4] != "!=" or _number(masked[5]):
+        return None
+    name, size = masked[2], _number(masked[3]) + 1
+    plain = _plain(name)
+    is_flags = bits_of(scene.call.name, plain) or re.search("flag|mode|mask", plain)
+    if is_flags or size < _LEAST or size & (size - 1) or not _is_of_caller(scene, name, values):
+        return None
+    text = f"{plain} is {values[name]:#x}, which is not a multiple of {size}."
+    change = f"change {plain} to a multiple of {size}"
+    return Reason("out-of-range", text, (change,), is_seen_later=False)
+
+
+def _number(text: str) -> int:
+    return ~int(text[1:], 0) & _WORD if text.startswith("~") else int(text, 0)
 
 
 def _compared(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | None:
@@ -121,6 +193,8 @@ def _is_of_caller(scene: Scene, name: str, values: Mapping[str, int]) -> bool:
     """Return whether the caller chose the value of this expression."""
     if values.get(name) is None:
         return False
+    if is_copy(scene.call.name, name):
+        return True
     base, *members = re.split(r"->|\.", name)
     if members:
         return base in _COPIES

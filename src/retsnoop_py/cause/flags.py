@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from retsnoop_py.cause.tables import read_table
 
-__all__ = ["Bits", "FlagRow", "bits_of", "flag_rows"]
+__all__ = ["Bits", "FlagRow", "bits_of", "flag_rows", "is_copy"]
 
 #: A bit by its name.
 Bits = Mapping[str, int]
@@ -23,6 +23,7 @@ class FlagRow(Struct, frozen=True, forbid_unknown_fields=True):
     calls: tuple[str, ...]
     names: tuple[str, ...]
     bits: dict[str, int]
+    copies: tuple[str, ...] = ()
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,6 +39,16 @@ def flag_rows() -> tuple[FlagRow, ...]:
 def bits_of(call: str, name: str) -> Bits:
     """Return the bits of the expression ``name`` in a system call; empty if they are unknown."""
     for row in flag_rows():
-        if name in row.names and any(fnmatchcase(call, one) for one in row.calls):
+        known = (*row.names, *row.copies)
+        if name in known and any(fnmatchcase(call, one) for one in row.calls):
             return row.bits
     return {}
+
+
+def is_copy(call: str, expression: str) -> bool:
+    """Return True if the kernel sets the expression to flags that the caller passed."""
+    return any(
+        expression in row.copies
+        for row in flag_rows()
+        if any(fnmatchcase(call, one) for one in row.calls)
+    )

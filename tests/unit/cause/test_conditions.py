@@ -76,8 +76,8 @@ def flags_reason(name: str, condition: str, *arguments: int, **values: int) -> R
         ),
         (
             "io_uring_setup",
-            "(p->flags & 0x3000) == 0x2000",
-            {"p__flags": 0x2010},
+            "(ctx->flags & 0x3000) == 0x2000",
+            {"ctx__flags": 0x2010},
             (
                 "flags of io_uring_setup() has IORING_SETUP_DEFER_TASKRUN, and lacks "
                 "IORING_SETUP_SINGLE_ISSUER."
@@ -90,6 +90,33 @@ def flags_reason(name: str, condition: str, *arguments: int, **values: int) -> R
             {"mask": 0x10000000},
             "mask of inotify_add_watch() lacks IN_MASK_ADD.",
             ("add IN_MASK_ADD to mask",),
+        ),
+        (
+            "openat2",
+            "(~how->resolve & 0x18) == 0",
+            {"how__resolve": 0x18},
+            (
+                "resolve of openat2() has RESOLVE_BENEATH and RESOLVE_IN_ROOT set (value 24). "
+                "The kernel does not accept that here."
+            ),
+            ("remove RESOLVE_BENEATH and RESOLVE_IN_ROOT from resolve",),
+        ),
+        (
+            "pidfd_open",
+            "(flags & ~0x880) != 0",
+            {"flags": 5},
+            (
+                "flags of pidfd_open() has the bits 0, 2 set (value 5). This kernel does not "
+                "accept that there."
+            ),
+            ("remove the bits 0, 2 from flags, or use a newer kernel",),
+        ),
+        (
+            "mremap",
+            "(addr & 0xfff) != 0",
+            {"addr": 0x7001},
+            "addr is 0x7001, which is not a multiple of 4096.",
+            ("change addr to a multiple of 4096",),
         ),
         (
             "memfd_create",
@@ -119,6 +146,18 @@ def test_flags_have_their_names(
     found = flags_reason(name, condition, *values.values(), **values)
     assert found is not None
     assert (found.text, found.advice) == (text, advice)
+
+
+def test_a_descriptor_of_another_kind_of_file() -> None:
+    call = failed("inotify_add_watch", errno.EINVAL, arguments=(5, 0, 2, 0, 0, 0))
+    condition = "fd_file(fdget())->f_op != &inotify_fops"
+    scene = Scene(call, Witnessed((call,)), Identity(0, 0), (), (), condition, ())
+    found = reason_of(scene)
+    assert found is not None
+    assert found.kind == "descriptor"
+    assert found.text == (
+        "File descriptor 5 is not an inotify instance, and inotify_add_watch() needs one."
+    )
 
 
 def test_a_test_of_something_else_leaves_the_condition_without_a_reason() -> None:
