@@ -23,12 +23,17 @@ _NUMBER = r"-?(?:0x[0-9a-f]+|\d+)"
 _COMPARED = re.compile(rf"\(?({_NAME})\)? (!=|==|<=|>=|<|>) ({_NUMBER}|{_NAME})")
 _MASKED = re.compile(rf"\((~?)({_NAME}) & (~?{_NUMBER})\) (==|!=) ({_NUMBER})")
 _WORD = (1 << 64) - 1
+_OUTSIDE = re.compile(rf"({_NAME}) < ({_NUMBER}) \|\| \1 > ({_NUMBER})")
+_NO_POWER = re.compile(rf"\(\(({_NAME}) - 1\) & \1\) != 0")
+#: Names of arguments for which the kernel rejects 0.
+_AMOUNTS = frozenset(("len", "length", "entries", "size", "count", "depth"))
 #: The smallest alignment that is not taken for a flag, in bytes.
 _LEAST = 4
 #: Variables of the kernel that hold a struct which the caller passed.
 _COPIES = frozenset(
     (
         *("attr", "uattr", "args", "kargs", "params", "how", "p", "reg", "its", "mreq", "ifr"),
+        *("new", "times", "prep"),
         *("uffdio_api", "uffdio_register", "uffdio_copy", "uffdio_zeropage"),
         *("ruleset_attr", "path_beneath_attr", "net_port_attr", "epds"),
     )
@@ -104,6 +109,7 @@ def rejected_value(scene: Scene) -> Reason | None:
     for test in scene.condition.split(" && "):
         found = (
             _misaligned(scene, test, values)
+            or _outside(scene, test, values)
             or _flags_in(scene, test, values)
             or _compared(scene, test, values)
         )
@@ -172,6 +178,18 @@ def _misaligned(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | 
     return Reason("out-of-range", text, (change,), is_seen_later=False)
 
 
+def _outside(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | None:
+    """Return the reason for ``x < 1 || x > 10``, or for a number that is no power of 2."""
+    power, range_ = _NO_POWER.fullmatch(test), _OUTSIDE.fullmatch(test)
+    found = power or range_
+    if found is None or not _is_of_caller(scene, found[1], values):
+        return None
+    plain = _plain(found[1])
+    wanted = "a power of 2" if range_ is None else f"from {range_[2]} to {int(range_[3], 0)}"
+    text = f"{plain} is {values[found[1]]}. The value must be {wanted} here."
+    return Reason("out-of-range", text, (f"change {plain}",), is_seen_later=False)
+
+
 def _number(text: str) -> int:
     return ~int(text[1:], 0) & _WORD if text.startswith("~") else int(text, 0)
 
@@ -199,7 +217,8 @@ def _is_of_caller(scene: Scene, name: str, values: Mapping[str, int]) -> bool:
     if members:
         return base in _COPIES
     given = {one & 0xFFFFFFFF for one in scene.call.arguments}
-    return values[name] != 0 and values[name] & 0xFFFFFFFF in given
+    is_telling = values[name] != 0 or name in _AMOUNTS
+    return is_telling and values[name] & 0xFFFFFFFF in given
 
 
 def _plain(name: str) -> str:

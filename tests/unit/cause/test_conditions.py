@@ -112,6 +112,27 @@ def flags_reason(name: str, condition: str, *arguments: int, **values: int) -> R
             ("remove the bits 0, 2 from flags, or use a newer kernel",),
         ),
         (
+            "bpf",
+            "((attr->max_entries - 1) & attr->max_entries) != 0",
+            {"attr__max_entries": 5000},
+            "max_entries is 5000. The value must be a power of 2 here.",
+            ("change max_entries",),
+        ),
+        (
+            "bpf",
+            "attr->key_size < 5 || attr->key_size > 260",
+            {"attr__key_size": 4},
+            "key_size is 4. The value must be from 5 to 260 here.",
+            ("change key_size",),
+        ),
+        (
+            "fallocate",
+            "len <= 0",
+            {"len": 0},
+            "len is 0. The value must be at least 1 here.",
+            ("change len",),
+        ),
+        (
             "mremap",
             "(addr & 0xfff) != 0",
             {"addr": 0x7001},
@@ -234,6 +255,7 @@ def test_a_condition_of_the_kernel_in_words_with_its_value() -> None:
         ("sched_setattr", errno.EPERM, "__bitmap_subset() == 0", "SCHED_DEADLINE"),
         ("mount_setattr", errno.EINVAL, "(type->fs_flags & 0x20) == 0", "ID-mapped"),
         ("mount_setattr", errno.EINVAL, "m->mnt_sb->s_type->fs_flags & 32 == 0", "ID-mapped"),
+        ("splice", errno.EINVAL, "get_pipe_info() == NULL", "Neither descriptor is a pipe"),
         ("unshare", errno.EINVAL, "task->thread_node.next != &signal->thread_head", "threads"),
         ("perf_event_open", errno.ENOENT, None, "performance monitoring unit"),
     ],
@@ -297,6 +319,16 @@ def test_other_arguments_have_another_meaning(
     name: str, error: int, given: tuple[int, ...]
 ) -> None:
     assert meant_by(name, error, given) is None
+
+
+def test_a_row_explains_half_of_a_condition() -> None:
+    found = meant("mremap", errno.EINVAL, "old_len != new_len", old_len=8192, new_len=16384)
+    assert found is not None
+    assert "MREMAP_DONTUNMAP keeps the size" in found.text
+    assert "8192 and new_len is 16384" in found.text
+    found = meant("renameat2", errno.EINVAL, "(flags & 2) != 0", flags=3)
+    assert found is not None
+    assert "RENAME_EXCHANGE together with" in found.text
 
 
 def test_each_row_of_conditions_is_complete() -> None:
