@@ -33,7 +33,7 @@ _LEAST = 4
 _COPIES = frozenset(
     (
         *("attr", "uattr", "args", "kargs", "params", "how", "p", "reg", "its", "mreq", "ifr"),
-        *("new", "times", "prep"),
+        *("new", "new_spec64", "times", "prep"),
         *("uffdio_api", "uffdio_register", "uffdio_copy", "uffdio_zeropage"),
         *("ruleset_attr", "path_beneath_attr", "net_port_attr", "epds"),
     )
@@ -88,15 +88,19 @@ class _Side(Value):
 
 
 class _Flags(Value):
-    """Tests of the bits of one expression: the bits that were set, and those that were not."""
+    """Tests of the bits of one expression: the bits that were set, and those that were not.
+
+    ``are_together``: the kernel rejects the set bits only if all of them are set.
+    """
 
     name: str
     has: int
     lacks: int
+    are_together: bool = False
 
     def with_test(self, other: _Flags) -> _Flags:
         """Return both tests of the same expression as one."""
-        return _Flags(self.name, self.has | other.has, self.lacks | other.lacks)
+        return _Flags(self.name, self.has | other.has, self.lacks | other.lacks, are_together=True)
 
 
 def rejected_value(scene: Scene) -> Reason | None:
@@ -139,7 +143,10 @@ def _flags_in(scene: Scene, test: str, values: Mapping[str, int]) -> _Flags | No
     if masked is not None:
         return _masked(scene, masked, values)
     compared = _COMPARED.fullmatch(test)
-    if compared is None or compared[2] != ">" or "flag" not in _plain(compared[1]):
+    if compared is None or compared[2] != ">":
+        return None
+    plain = _plain(compared[1])
+    if "flag" not in plain and not bits_of(scene.call.name, plain):
         return None
     if not re.fullmatch(_NUMBER, compared[3]) or not _is_of_caller(scene, compared[1], values):
         return None
@@ -159,7 +166,7 @@ def _masked(scene: Scene, test: re.Match[str], values: Mapping[str, int]) -> _Fl
     if test[4] == "!=":
         found = _Flags(name, value & mask & ~wanted, wanted & ~value)
     else:
-        found = _Flags(name, wanted & value, mask & ~wanted)
+        found = _Flags(name, wanted & value, mask & ~wanted, are_together=True)
     return found if found.has or found.lacks else None
 
 
@@ -266,6 +273,9 @@ def _flags_text(scene: Scene, flags: _Flags, *, is_only: bool) -> tuple[str, str
         if not is_only:
             return text, f"remove {has} from {name}"
         change = f"remove {has} from {name}"
+        if flags.are_together and flags.has.bit_count() > 1:
+            text = f"{text} The kernel does not accept them together."
+            return text, f"remove one of them from {name}"
         if unknown or not known:
             text = f"{text} This kernel does not accept that there."
             return text, f"{change}, or use a newer kernel"

@@ -97,9 +97,9 @@ def flags_reason(name: str, condition: str, *arguments: int, **values: int) -> R
             {"how__resolve": 0x18},
             (
                 "resolve of openat2() has RESOLVE_BENEATH and RESOLVE_IN_ROOT set (value 24). "
-                "The kernel does not accept that here."
+                "The kernel does not accept them together."
             ),
-            ("remove RESOLVE_BENEATH and RESOLVE_IN_ROOT from resolve",),
+            ("remove one of them from resolve",),
         ),
         (
             "pidfd_open",
