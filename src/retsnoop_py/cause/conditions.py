@@ -158,9 +158,12 @@ def _flags_in(scene: Scene, test: str, values: Mapping[str, int]) -> _Flags | No
 def _masked(scene: Scene, test: re.Match[str], values: Mapping[str, int]) -> _Flags | None:
     """Return the bits that ``(name & mask) == wanted`` or ``(~name & mask) == 0`` found."""
     name, mask, wanted = test[2], _number(test[3]), int(test[5], 0)
-    value = values.get(name, values.get(f"~{name}", 0) ^ (_WORD if test[1] else 0))
-    if not _is_of_caller(scene, name, {name: value}):
+    known = values.get(name, values.get(f"{name} & {test[3]}"))
+    if known is None and test[1] and f"~{name}" in values:
+        known = ~values[f"~{name}"] & _WORD
+    if known is None or not _is_of_caller(scene, name, {name: known}):
         return None
+    value = known
     if test[1]:
         wanted = mask & ~wanted
     if test[4] == "!=":

@@ -169,6 +169,19 @@ def test_flags_have_their_names(
     assert (found.text, found.advice) == (text, advice)
 
 
+def test_the_recorded_value_may_be_that_of_the_tested_bits() -> None:
+    call = failed("clone3", errno.EINVAL, arguments=(0,) * 6)
+    values = (("args->flags & 0x900", 0x800),)
+    scene = Scene(
+        call, Witnessed((call,)), Identity(0, 0), (), (), "(args->flags & 0x900) == 2048", values
+    )
+    found = rejected_value(scene)
+    assert found is not None
+    assert found.text == "flags of clone3() has CLONE_SIGHAND, and lacks CLONE_VM."
+    unknown = Scene(call, Witnessed((call,)), Identity(0, 0), (), (), scene.condition, ())
+    assert rejected_value(unknown) is None
+
+
 def test_a_descriptor_of_another_kind_of_file() -> None:
     call = failed("inotify_add_watch", errno.EINVAL, arguments=(5, 0, 2, 0, 0, 0))
     condition = "fd_file(fdget())->f_op != &inotify_fops"
