@@ -307,6 +307,7 @@ def test_a_row_may_be_for_one_operation_of_a_call() -> None:
         ("connect", errno.EPROTOTYPE, (3,), ("unix_find_other",), "another type"),
         ("wait4", errno.ECHILD, (1,), (), "no child process"),
         ("prctl", errno.EPERM, (47, 2, 21), (), "inheritable"),
+        ("pidfd_open", errno.EINVAL, (7, 0), ("pidfd_prepare",), "that of a thread"),
         ("name_to_handle_at", errno.EOVERFLOW, (), (), "handle_bytes"),
     ],
 )
