@@ -1,25 +1,43 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A value of the caller that the kernel compared and rejected: out of range, or an unknown flag.
+"""A value of the caller that the kernel compared and rejected: out of range, or flags.
 
 The condition and its values were recorded when the call failed. Only comparisons of the caller's
-data are explained: an argument of the call, or a member of a struct that the call reads.
+data are explained: an argument of the call, or a member of a struct that the call reads. Several
+tests (``A && B``) are explained if all of them compare the caller's data.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from retsnoop_py.cause.flags import Bits, bits_of, is_copy
+from retsnoop_py.cause.operation import descriptor
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.value import Value
 
-__all__ = ["rejected_value"]
+__all__ = ["other_file", "rejected_value"]
 
 _NAME = r"[A-Za-z_]\w*(?:(?:->|\.)\w+)*"
-_COMPARED = re.compile(rf"\(?({_NAME})\)? (!=|==|<=|>=|<|>) (-?\w+|{_NAME})")
-_MASKED = re.compile(rf"\(({_NAME}) & (0x[0-9a-f]+|\d+)\) != 0")
+_NUMBER = r"-?(?:0x[0-9a-f]+|\d+)"
+_COMPARED = re.compile(rf"\(?({_NAME})\)? (!=|==|<=|>=|<|>) ({_NUMBER}|{_NAME})")
+_MASKED = re.compile(rf"\((~?)({_NAME}) & (~?{_NUMBER})\) (==|!=) ({_NUMBER})")
+_WORD = (1 << 64) - 1
+_OUTSIDE = re.compile(rf"({_NAME}) < ({_NUMBER}) \|\| \1 > ({_NUMBER})")
+_NO_POWER = re.compile(rf"\(\(({_NAME}) - 1\) & \1\) != 0")
+#: Names of arguments for which the kernel rejects 0.
+_AMOUNTS = frozenset(("len", "length", "entries", "size", "count", "depth"))
+#: The smallest alignment that is not taken for a flag, in bytes.
+_LEAST = 4
 #: Variables of the kernel that hold a struct which the caller passed.
-_COPIES = frozenset(("attr", "uattr", "args", "kargs", "params", "how"))
+_COPIES = frozenset(
+    (
+        *("attr", "uattr", "args", "kargs", "params", "how", "p", "reg", "its", "mreq", "ifr"),
+        *("new", "new_spec64", "times", "prep"),
+        *("uffdio_api", "uffdio_register", "uffdio_copy", "uffdio_zeropage"),
+        *("ruleset_attr", "path_beneath_attr", "net_port_attr", "epds"),
+    )
+)
 #: The required value, by the comparison that caused the error: its text, and a number to add.
 _ALLOWED = {
     "!=": ("must be", 0),
@@ -40,6 +58,28 @@ _RELATION = {
 }
 
 
+#: The kinds of files by the name of their operations in the kernel, without its ending.
+_KINDS = {
+    "bpf_map": "a BPF map",
+    "bpf_prog": "a BPF program",
+    "eventfd": "an eventfd",
+    "eventpoll": "an epoll instance",
+    "fanotify": "a fanotify group",
+    "fscontext": "a file system context of fsopen()",
+    "inotify": "an inotify instance",
+    "io_uring": "an io_uring",
+    "mqueue": "a message queue",
+    "ns": "a namespace",
+    "perf": "a performance event",
+    "pidfs": "a pidfd",
+    "ruleset": "a Landlock rule set",
+    "signalfd": "a signalfd",
+    "timerfd": "a timer of timerfd_create()",
+    "userfaultfd": "a userfaultfd",
+}
+_OPERATIONS = re.compile(r".*->f_op != &(\w+?)(?:_file)?_(?:fops|operations)")
+
+
 class _Side(Value):
     """One side of a comparison: its name for people, and its value."""
 
@@ -47,27 +87,133 @@ class _Side(Value):
     value: int
 
 
+class _Flags(Value):
+    """Tests of the bits of one expression: the bits that were set, and those that were not.
+
+    ``are_together``: the kernel rejects the set bits only if all of them are set.
+    """
+
+    name: str
+    has: int
+    lacks: int
+    are_together: bool = False
+
+    def with_test(self, other: _Flags) -> _Flags:
+        """Return both tests of the same expression as one."""
+        return _Flags(self.name, self.has | other.has, self.lacks | other.lacks, are_together=True)
+
+
 def rejected_value(scene: Scene) -> Reason | None:
-    """Return the argument that the deciding condition rejected; None for any other condition."""
+    """Return the caller's values that the deciding condition rejected; None for any other one."""
     if scene.condition is None:
         return None
     values = dict(scene.values)
-    masked = _MASKED.fullmatch(scene.condition)
-    if masked is not None and _is_of_caller(scene, masked[1], values):
-        return _flags(scene, masked[1], values[masked[1]] & int(masked[2], 0))
-    compared = _COMPARED.fullmatch(scene.condition)
+    flags: dict[str, _Flags] = {}
+    ranges: list[Reason] = []
+    for test in scene.condition.split(" && "):
+        found = (
+            _misaligned(scene, test, values)
+            or _outside(scene, test, values)
+            or _flags_in(scene, test, values)
+            or _compared(scene, test, values)
+        )
+        if found is None:
+            return None
+        if isinstance(found, Reason):
+            ranges.append(found)
+        else:
+            before = flags.get(found.name)
+            flags[found.name] = found if before is None else before.with_test(found)
+    return _joined(scene, tuple(flags.values()), ranges)
+
+
+def other_file(scene: Scene) -> Reason | None:
+    """Return the reason if the kernel found another kind of file: ``f_op != &inotify_fops``."""
+    tested = _OPERATIONS.fullmatch(scene.condition or "")
+    kind = _KINDS.get(tested[1]) if tested is not None else None
+    if kind is None:
+        return None
+    text = f"{descriptor(scene.call)} is not {kind}, and {scene.call.name}() needs one."
+    return Reason("descriptor", text, (f"pass the descriptor of {kind}",), is_seen_later=False)
+
+
+def _flags_in(scene: Scene, test: str, values: Mapping[str, int]) -> _Flags | None:
+    """Return the test if it is one of bits of the caller's flags that hold as the value says."""
+    masked = _MASKED.fullmatch(test)
+    if masked is not None:
+        return _masked(scene, masked, values)
+    compared = _COMPARED.fullmatch(test)
+    if compared is None or compared[2] != ">":
+        return None
+    plain = _plain(compared[1])
+    if "flag" not in plain and not bits_of(scene.call.name, plain):
+        return None
+    if not re.fullmatch(_NUMBER, compared[3]) or not _is_of_caller(scene, compared[1], values):
+        return None
+    limit = int(compared[3], 0)
+    # compilers write `flags & ~7` as `flags > 7`
+    return None if limit & limit + 1 else _Flags(compared[1], values[compared[1]] & ~limit, 0)
+
+
+def _masked(scene: Scene, test: re.Match[str], values: Mapping[str, int]) -> _Flags | None:
+    """Return the bits that ``(name & mask) == wanted`` or ``(~name & mask) == 0`` found."""
+    name, mask, wanted = test[2], _number(test[3]), int(test[5], 0)
+    known = values.get(name, values.get(f"{name} & {test[3]}"))
+    if known is None and test[1] and f"~{name}" in values:
+        known = ~values[f"~{name}"] & _WORD
+    if known is None or not _is_of_caller(scene, name, {name: known}):
+        return None
+    value = known
+    if test[1]:
+        wanted = mask & ~wanted
+    if test[4] == "!=":
+        found = _Flags(name, value & mask & ~wanted, wanted & ~value)
+    else:
+        found = _Flags(name, wanted & value, mask & ~wanted, are_together=True)
+    return found if found.has or found.lacks else None
+
+
+def _misaligned(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | None:
+    """Return the reason if a test is for a multiple of a power of 2: ``(addr & 0xfff) != 0``."""
+    masked = _MASKED.fullmatch(test)
+    if masked is None or masked[1] or masked[4] != "!=" or _number(masked[5]):
+        return None
+    name, size = masked[2], _number(masked[3]) + 1
+    plain = _plain(name)
+    is_flags = bits_of(scene.call.name, plain) or re.search("flag|mode|mask", plain)
+    if is_flags or size < _LEAST or size & (size - 1) or not _is_of_caller(scene, name, values):
+        return None
+    text = f"{plain} is {values[name]:#x}, which is not a multiple of {size}."
+    change = f"change {plain} to a multiple of {size}"
+    return Reason("out-of-range", text, (change,), is_seen_later=False)
+
+
+def _outside(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | None:
+    """Return the reason for ``x < 1 || x > 10``, or for a number that is no power of 2."""
+    power, range_ = _NO_POWER.fullmatch(test), _OUTSIDE.fullmatch(test)
+    found = power or range_
+    if found is None or not _is_of_caller(scene, found[1], values):
+        return None
+    plain = _plain(found[1])
+    wanted = "a power of 2" if range_ is None else f"from {range_[2]} to {int(range_[3], 0)}"
+    text = f"{plain} is {values[found[1]]}. The value must be {wanted} here."
+    return Reason("out-of-range", text, (f"change {plain}",), is_seen_later=False)
+
+
+def _number(text: str) -> int:
+    return ~int(text[1:], 0) & _WORD if text.startswith("~") else int(text, 0)
+
+
+def _compared(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | None:
+    compared = _COMPARED.fullmatch(test)
     if compared is None or not _is_of_caller(scene, compared[1], values):
         return None
     left = _Side(_plain(compared[1]), values[compared[1]])
     other, limit = compared[3], values.get(compared[3])
     if limit is None:
-        if not re.fullmatch(r"-?(?:0x[0-9a-f]+|\d+)", other):
+        if not re.fullmatch(_NUMBER, other):
             return None
         limit, other = int(other, 0), ""
-    is_mask = not other and compared[2] == ">" and "flag" in left.name and not limit & limit + 1
-    if is_mask:
-        # compilers write `flags & ~7` as `flags > 7`
-        return _flags(scene, compared[1], left.value & ~limit)
     return _range(left, compared[2], other, limit)
 
 
@@ -75,11 +221,14 @@ def _is_of_caller(scene: Scene, name: str, values: Mapping[str, int]) -> bool:
     """Return whether the caller chose the value of this expression."""
     if values.get(name) is None:
         return False
+    if is_copy(scene.call.name, name):
+        return True
     base, *members = re.split(r"->|\.", name)
     if members:
         return base in _COPIES
     given = {one & 0xFFFFFFFF for one in scene.call.arguments}
-    return values[name] != 0 and values[name] & 0xFFFFFFFF in given
+    is_telling = values[name] != 0 or name in _AMOUNTS
+    return is_telling and values[name] & 0xFFFFFFFF in given
 
 
 def _plain(name: str) -> str:
@@ -99,15 +248,54 @@ def _range(left: _Side, operator: str, other: str, limit: int) -> Reason:
     return Reason("out-of-range", text, (change,), is_seen_later=False)
 
 
-def _flags(scene: Scene, name: str, unknown: int) -> Reason | None:
-    """Flags that this kernel does not know, or does not allow in this call, by their bits."""
-    bits = [str(bit) for bit in range(64) if unknown >> bit & 1]
-    if not bits:
-        return None
-    listed = f"the bit {bits[0]}" if len(bits) == 1 else f"the bits {', '.join(bits)}"
-    text = (
-        f"{_plain(name)} of {scene.call.name}() has {listed} set (value {unknown}). This kernel "
-        "does not accept that there."
+def _joined(scene: Scene, flags: Sequence[_Flags], ranges: Sequence[Reason]) -> Reason:
+    """Return one reason for all tests of a condition."""
+    texts, advice = [], []
+    for one in flags:
+        text, change = _flags_text(scene, one, is_only=not ranges and len(flags) == 1)
+        texts.append(text)
+        advice.append(change)
+    texts += [one.text for one in ranges]
+    advice += [change for one in ranges for change in one.advice]
+    kind = "unsupported" if flags and not ranges else "out-of-range"
+    return Reason(kind, " ".join(texts), _alternatives(advice), is_seen_later=False)
+
+
+def _alternatives(advice: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"or {one}" if number else one for number, one in enumerate(advice))
+
+
+def _flags_text(scene: Scene, flags: _Flags, *, is_only: bool) -> tuple[str, str]:
+    """Return a sentence about flags, and a change of them."""
+    name, known = _plain(flags.name), bits_of(scene.call.name, _plain(flags.name))
+    has, lacks = _listed(flags.has, known), _listed(flags.lacks, known)
+    what = f"{name} of {scene.call.name}()"
+    if not flags.lacks:
+        unknown = flags.has & ~sum(known.values())
+        text = f"{what} has {has} set (value {flags.has})."
+        if not is_only:
+            return text, f"remove {has} from {name}"
+        change = f"remove {has} from {name}"
+        if flags.are_together and flags.has.bit_count() > 1:
+            text = f"{text} The kernel does not accept them together."
+            return text, f"remove one of them from {name}"
+        if unknown or not known:
+            text = f"{text} This kernel does not accept that there."
+            return text, f"{change}, or use a newer kernel"
+        return f"{text} The kernel does not accept that here.", change
+    if not flags.has:
+        return f"{what} lacks {lacks}.", f"add {lacks} to {name}"
+    return (
+        f"{what} has {has}, and lacks {lacks}.",
+        f"add {lacks} to {name}, or remove {has}",
     )
-    advice = f"remove {listed} from {_plain(name)}, or use a newer kernel"
-    return Reason("unsupported", text, (advice,), is_seen_later=False)
+
+
+def _listed(value: int, known: Bits) -> str:
+    """Return the bits in ``value``: ``CLONE_VM and CLONE_FS``, ``the bits 3, 30``."""
+    names = [name for name, bit in known.items() if value & bit == bit]
+    rest = value & ~sum(known[name] for name in names)
+    bits = [str(bit) for bit in range(64) if rest >> bit & 1]
+    if bits:
+        names.append(f"the bit {bits[0]}" if len(bits) == 1 else f"the bits {', '.join(bits)}")
+    return " and ".join(names) if len(names) < 3 else f"{', '.join(names[:-1])} and {names[-1]}"

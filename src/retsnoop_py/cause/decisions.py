@@ -31,6 +31,7 @@ class Meaning(Struct, frozen=True, forbid_unknown_fields=True):
     text: str
     advice: tuple[str, ...]
     given: tuple[tuple[int, ...], ...] = ()
+    between: tuple[tuple[int, int, int], ...] = ()
     families: tuple[int, ...] = ()
     functions: tuple[str, ...] = ()
     condition: str = ""
@@ -85,10 +86,9 @@ def _call_fits(row: Meaning, scene: Scene) -> bool:
         return False
     if not any(fnmatchcase(call.name, one) for one in row.calls):
         return False
-    if any(
-        not low <= call.arguments[at] & 0xFFFFFFFF <= max((low, *high))
-        for at, low, *high in row.given
-    ):
+    if any(call.arguments[at] & 0xFFFFFFFF not in values for at, *values in row.given):
+        return False
+    if any(not low <= call.arguments[at] & 0xFFFFFFFF <= high for at, low, high in row.between):
         return False
     if row.families and (call.address is None or call.address.family not in row.families):
         return False

@@ -351,6 +351,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EOPNOTSUPP",), ("*xattr*",), file_systems.no_name_space),
     (("EOPNOTSUPP",), _OF_FILE_SYSTEM, mounts.not_supported),
     (("ESRCH",), _PATHS, process.no_process),
+    (("EINVAL", "EBADF", "EBADFD"), _PATHS, conditions.other_file),
     (("EBADF",), _PATHS, process.bad_descriptor),
     (("ENOTSOCK",), _PATHS, process.no_socket),
     (("ENOTTY", "EOPNOTSUPP"), ("ioctl",), open_file.wrong_kind),

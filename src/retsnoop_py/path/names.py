@@ -455,6 +455,8 @@ class Namer:
             return None
         if symbol == "+" and right.kind == "const" and self._is_pointer(first):
             return self._address_of(first, right.value)
+        if symbol == "&" and right.kind == "const" and right.value == ~3 and _is_fd(left):
+            return _Named(f"fd_file({first.inner})", self._return_type("fget"))
         is_address = second.text.startswith("&")
         if symbol == "+" and right.kind == "const" and right.value < 0 and not is_address:
             symbol, second = "-", _Named(self._constant(-right.value, 0))
@@ -761,6 +763,11 @@ def _symbol_at(text: bytes, address: int) -> str | None:
         return None
     line = text[at : text.index(b"\n", at)].split()
     return line[2].decode(errors="replace") if len(line) >= 3 else None
+
+
+def _is_fd(node: Node) -> bool:
+    """Return True for the result of fdget() and the like: a struct file with two flags below."""
+    return node.kind == "call" and bool(re.fullmatch("(__)?fdget(_raw|_pos)?", node.name or ""))
 
 
 def _load_like(node: Node, offset: int, size: int) -> Node:

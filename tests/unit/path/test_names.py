@@ -94,6 +94,14 @@ def test_a_range_is_told_of_what_the_source_compares(
     assert told(code, left) == (condition, [("x", value)])
 
 
+def test_the_file_of_a_descriptor_comes_with_two_flags_below() -> None:
+    # call fdget; and rax,-4; je
+    text, _ = told("e8000000004883e0fc7407", 0, callee="fdget")
+    assert text == "fd_file(fdget()) == 0"
+    text, _ = told("e8000000004883e0fc7407", 0, callee="fetch")
+    assert text == "(fetch() & ~3) == 0"
+
+
 def test_a_number_of_16_bits_is_compared_with_one_of_16_bits() -> None:
     # cmp di,0x8000; jne
     assert told("6681ff00807507", 0x8001) == ("(u16)x != 0x8000", [("(u16)x", 0x8001)])
