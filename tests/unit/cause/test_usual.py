@@ -163,7 +163,8 @@ def test_a_process_with_a_tracer() -> None:
         try:
             assert child.stdout is not None
             child.stdout.readline()
-            found = reason(call("ptrace", errno.EPERM, arguments=(16, child.pid, 0, 0, 0, 0)))
+            attach, other = (16, child.pid, 0, 0, 0, 0), os.getpid() + 1  # not the tracer itself
+            found = reason(call("ptrace", errno.EPERM, arguments=attach, pid=other))
             assert f"(PID {child.pid}) already" in found.text
             assert f"end PID {os.getpid()} first" in found.advice[0]
         finally:
