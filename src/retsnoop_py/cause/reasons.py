@@ -191,6 +191,13 @@ _ABOUT_MESSAGES = (
         ),
     ),
     (
+        r"Can't lookup blockdev",
+        (
+            "give a block device: lsblk lists them (of an image in a file: mount -o loop FILE "
+            "DIRECTORY; of a directory: mount --bind)"
+        ),
+    ),
+    (
         r"is in-use as upperdir/workdir",
         "unmount the other overlay (findmnt -t overlay), or use directories of their own",
     ),

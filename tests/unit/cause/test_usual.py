@@ -94,7 +94,7 @@ def _read_without_waiting() -> None:
 @pytest.mark.parametrize(
     ("fails", "name", "arguments", "words", "is_inferred"),
     [
-        (_epoll_of_a_file, "epoll_ctl", (4, 1, 3), "descriptor 3 is a regular file", False),
+        (_epoll_of_a_file, "epoll_ctl", (4, 1, 3), "watch the file of descriptor 3", False),
         (_twice_in_epoll, "epoll_ctl", (4, 1, 3), "watches file descriptor 3 already", False),
         (_append_by_sendfile, "sendfile", (4, 3), "open for appending", True),
         (_shorten_a_file_for_reading, "ftruncate", (3,), "is not open for writing", True),
