@@ -8,7 +8,7 @@ equal, the function could have returned what it returns if the deciding test com
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.follow import Way
@@ -62,7 +62,28 @@ class EarlierTests:
                 found.insert(0, test)
             tested |= _calls(moment.flags)
             position = moment.position
-        return tuple(found)
+        return tuple(self._without_cases(found, decided))
+
+    def _without_cases(self, found: Sequence[Decided], decided: Decided) -> Iterator[Decided]:
+        """Leave out the tests that chose the case of a switch.
+
+        They tell which other cases it was not: several numbers that a value differs from. Of the
+        value that decided, all tests count.
+        """
+        compared = [self._differs_from(one) for one in found]
+        own = self._differs_from(decided)
+        for test, value in zip(found, compared, strict=True):
+            is_case = value is not None and any(
+                one is not None and one[0] == value[0] and one[1] != value[1] for one in compared
+            )
+            if not is_case or (own is not None and value is not None and own[0] == value[0]):
+                yield test
+
+    def _differs_from(self, test: Decided) -> tuple[int, int] | None:
+        """Return a value, as a number, and the constant that it differs from by this test."""
+        if test.condition != "ne" or test.flags is None:
+            return None
+        return self._otherwise.compared(test.flags)
 
     def _test(self, moment: Moment) -> Decided | None:
         """Return a jump or a conditional comparison with its outcome; None if it was settled."""

@@ -286,6 +286,18 @@ class Otherwise:
                 return holds(flags._replace(left=Node("const")), condition, {})
         return None
 
+    def compared(self, flags: Flags) -> tuple[int, int] | None:
+        """Return what is compared with a constant, as a number for equal values, and the constant.
+
+        None if it is another comparison.
+        """
+        tested, _ = _with_nothing(flags)
+        if tested is not None:
+            return self._number(tested), 0
+        if flags.op not in ("cmp", "sub") or flags.right.kind != "const":
+            return None
+        return self._number(flags.left), flags.right.value
+
     def _test(self, flags: Flags, condition: str) -> tuple[_Key, bool]:
         """Return a test without its outcome, and the outcome if ``condition`` holds."""
         opposite = OPPOSITE.get(condition, condition)
