@@ -145,6 +145,30 @@ FOLLOWED = {
         made="__sched_setscheduler",
         condition="sched_dl_overflow() != 0",
     ),
+    "a flag that does not exist": Case(
+        python(
+            "import ctypes, os, sys",
+            "libc = ctypes.CDLL(None, use_errno=True)",
+            "if libc.eventfd(0, 128) < 0: sys.exit(os.strerror(ctypes.get_errno()))",
+        ),
+        "eventfd2",
+        "EINVAL",
+        ("flags of eventfd2() has the bit 7 set (value 128)",),
+        made="do_eventfd",
+        condition="flags & ~",
+    ),
+    "an address in the middle of a page": Case(
+        python(
+            "import ctypes, os, sys",
+            "libc = ctypes.CDLL(None, use_errno=True)",
+            "if libc.madvise(12345, 4096, 4): sys.exit(os.strerror(ctypes.get_errno()))",
+        ),
+        "madvise",
+        "EINVAL",
+        ("start is 12345, which is not a multiple of 4096",),
+        made="do_madvise",
+        condition="start & 0xfff",
+    ),
     "a module that the command loaded": Case(
         "mount -t overlay -o lowerdir=/tmp/cases/l,upperdir=/tmp/cases/u,workdir=/tmp/cases/u/w o "
         "/tmp/cases/m",

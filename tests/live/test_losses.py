@@ -27,6 +27,9 @@ from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine
 
 MAPS = ("-e", "*_sys_bpf", "-a", "*map*")
+#: One run of some hundred also missed a call in another function, for a reason that is not known.
+#: A fault of the product would be in each run.
+CHANCES = 3
 #: The mechanisms with counted misses, on kernels that count the misses of BPF programs.
 COUNTING = ("kprobe.session", "kprobe.multi", "fsession.multi")
 
@@ -42,27 +45,29 @@ def objects(text: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("selection", [MAPS, ("-c", "bpf")], ids=["maps", "preset"])
 def test_a_run_without_loss_ends_quietly(machine: Machine, selection: tuple[str, ...]) -> None:
     """And tells with the session where the kernel kept calls from us."""
-    options = (*selection, "--format", "json")
-    result = trace(machine, *options, "--", *WORKLOAD, "--all", timeout=400)
-    assert result.status == 0, result.err
-    end = said_at_the_end(result)
-    assert not [line for line in end if "WARNING" in line or "not seen" in line], end
-    *sessions, summary = objects(result.out)
-    concerned = [one for one in sessions if one.get("lost", {}).get("missed")]
-    assert summary["lost"]["sessions_missing_calls"] == len(concerned)
     # looking up a map is where the kernel keeps BPF programs from running
-    inside = [one["lost"]["missed_inside"]["name"] for one in concerned]
-    counts = any(name in summary["mechanism"] for name in COUNTING)
-    assert bool(concerned) == counts, summary
     where = {"bpf_map_copy_value", "map_lookup_elem", "bpf_map_update_value"}
     if machine.arch.is_foreign:  # these may be parts of the system call's function there
         where.add(system_call(machine, "bpf"))
-    # an interrupt that comes while a program of ours runs keeps its calls from us, too: anywhere
-    elsewhere = [name for name in inside if name not in where]
-    assert len(elsewhere) <= len(inside) // 10 + 1, elsewhere
-    assert not concerned or where.intersection(inside)
-    for one in concerned:
-        assert any("kept BPF programs from running" in text for text in one["warnings"])
+    inside = set()
+    for _ in range(CHANCES):
+        result = trace(
+            machine, *selection, "--format", "json", "--", *WORKLOAD, "--all", timeout=400
+        )
+        assert result.status == 0, result.err
+        end = said_at_the_end(result)
+        assert not [line for line in end if "WARNING" in line or "not seen" in line], end
+        *sessions, summary = objects(result.out)
+        concerned = [one for one in sessions if one.get("lost", {}).get("missed")]
+        assert summary["lost"]["sessions_missing_calls"] == len(concerned)
+        counts = any(name in summary["mechanism"] for name in COUNTING)
+        assert bool(concerned) == counts, summary
+        for one in concerned:
+            assert any("kept BPF programs from running" in text for text in one["warnings"])
+        inside = {one["lost"]["missed_inside"]["name"] for one in concerned}
+        if inside <= where:
+            break
+    assert inside <= where
 
 
 def test_a_process_that_gets_the_id_of_an_ended_one_is_followed(machine: Machine) -> None:

@@ -390,6 +390,10 @@ ROWS |= {
         "losetup /dev/loop5 /tmp/reasons/empty",
         "losetup -d /dev/loop5",
     ),
+    "usual meaning": Row(
+        "python3 -c 'import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).listen()'",
+        ("is a socket without connections, as of UDP", "create a stream socket (SOCK_STREAM)"),
+    ),
     "setting with a handler of its own": Row(
         "sysctl -w kernel.kptr_restrict=9",
         ("kernel.kptr_restrict takes a number from 0 to 2, and not the value 9",),

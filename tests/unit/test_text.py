@@ -113,10 +113,14 @@ def test_releases_of_kernels_are_compared_by_their_first_two_numbers() -> None:
     assert parse_release("what") == (0, 0)
 
 
-def test_only_one_place_compares_names_and_it_ends_soon() -> None:
+def test_only_one_place_compares_names() -> None:
     folder = Path(retsnoop_py.__file__).parent
     found = [path.name for path in folder.rglob("*.py") if "get_close_matches" in path.read_text()]
     assert found == ["text.py"]
+
+
+@pytest.mark.thorough
+def test_the_comparison_of_names_ends_soon() -> None:
     chance = random.Random(1)
     name, *known = ("".join(chance.choices("ab", k=199)) for _ in range(20_001))
     begun = time.process_time()

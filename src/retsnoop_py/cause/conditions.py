@@ -27,6 +27,8 @@ _OUTSIDE = re.compile(rf"({_NAME}) < ({_NUMBER}) \|\| \1 > ({_NUMBER})")
 _NO_POWER = re.compile(rf"\(\(({_NAME}) - 1\) & \1\) != 0")
 #: Names of arguments for which the kernel rejects 0.
 _AMOUNTS = frozenset(("len", "length", "entries", "size", "count", "depth"))
+#: The largest number that is shown: nobody reads an address in decimal.
+_READABLE = 1 << 32
 #: The smallest alignment that is not taken for a flag, in bytes.
 _LEAST = 4
 #: Variables of the kernel that hold a struct which the caller passed.
@@ -183,7 +185,10 @@ def _misaligned(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | 
     is_flags = bits_of(scene.call.name, plain) or re.search("flag|mode|mask", plain)
     if is_flags or size < _LEAST or size & (size - 1) or not _is_of_caller(scene, name, values):
         return None
-    text = f"{plain} is {values[name]:#x}, which is not a multiple of {size}."
+    value = values[name]
+    text = f"{plain} is not a multiple of {size}."
+    if value <= _READABLE:
+        text = f"{plain} is {value}, which is not a multiple of {size}."
     change = f"change {plain} to a multiple of {size}"
     return Reason("out-of-range", text, (change,), is_seen_later=False)
 

@@ -47,7 +47,7 @@ def address_in_use(scene: Scene) -> Reason | None:
     if address.family == AF_UNIX and address.path.startswith("@"):
         return Reason(
             "busy",
-            f"Another process has a socket with the abstract name {address.path}. It is no file.",
+            f"A socket with the abstract name {address.path} exists already. It is no file.",
             ("ss -xp shows the process: end it, or choose another name",),
             is_seen_later=False,
         )

@@ -85,11 +85,11 @@ def decide(graph: Graph, way: Way, failure: Failure, names: Names, handed: int =
         decided = search.of_elements(decided)
     if decided is not None and 0 <= decided.step < len(run.positions):
         decided = replace(decided, position=run.positions[decided.step])
+    if decided is not None and returned.made is Made.CALLEE and decided.step < returned.step:
+        decided = None  # the call itself does not explain the callee's result
     if decided is not None:
         tests = EarlierTests(graph, way, run, otherwise)
         decided = chosen_operand(replace(decided, also=tests.of(decided, search.is_about_result)))
-    if decided is not None and returned.made is Made.CALLEE and decided.step < returned.step:
-        decided = None  # the call itself does not explain the callee's result
     if decided is None and unknown is None:
         unknown = _nothing_decides(returned, way)
     return Decision(returned, decided, unknown)

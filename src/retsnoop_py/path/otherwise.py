@@ -26,8 +26,7 @@ from retsnoop_py.path.values import Flags, Moment, Node, Run, State, apply, stat
 
 __all__ = ["Otherwise", "Outcome"]
 
-#: The searches for a call give up after this many blocks.
-#: A block is searched with so many different states.
+#: The searches for a call give up after so many blocks. A block is searched with so many states.
 _MOST_BLOCKS, _MOST_STATES = 20_000, 24
 #: Deeper expressions are unknown values: a walk through a list has no end.
 _MAX_DEPTH = 12

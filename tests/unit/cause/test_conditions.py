@@ -136,7 +136,7 @@ def flags_reason(name: str, condition: str, *arguments: int, **values: int) -> R
             "mremap",
             "(addr & 0xfff) != 0",
             {"addr": 0x7001},
-            "addr is 0x7001, which is not a multiple of 4096.",
+            "addr is 28673, which is not a multiple of 4096.",
             ("change addr to a multiple of 4096",),
         ),
         (
