@@ -43,9 +43,8 @@ class EarlierTests:
         """
         if decided.checks or decided.position < 0 or decided.flags is None:
             return decided.also
-        avoided = self._avoided_by(decided, decided.position)
-        position = decided.position
-        found = [one for one in decided.also if self._avoided_by(one, position) & avoided]
+        own, position = _Avoided(self._otherwise, decided), decided.position
+        found = [one for one in decided.also if own.is_avoided_by(one, position)]
         earliest = found[0] if found else decided
         tested = _calls(decided.flags)
         for at in range(len(self._run.moments) - 1, -1, -1):
@@ -56,7 +55,7 @@ class EarlierTests:
             if len(found) >= _MOST or not quiet:
                 break
             test = self._test(moment)
-            if test is None or not self._avoided_by(test, test.position) & avoided:
+            if test is None or not own.is_avoided_by(test, test.position):
                 continue
             if not is_about_result(moment):
                 found.insert(0, test)
@@ -92,14 +91,25 @@ class EarlierTests:
             return None
         return replace(decided_by(moment, taken), position=moment.position)
 
-    def _avoided_by(self, test: Decided, position: int) -> frozenset[Outcome]:
-        """Return the results that a test excluded: successes, or only other failures."""
-        if test.flags is None:
-            return frozenset()
-        found = self._otherwise.results(position, test.flags, test.condition)
-        kinds = {one.kind for one in found}
-        best = "other" if "other" in kinds else "failure"
-        return frozenset(one for one in found if one.kind == best)
+
+class _Avoided:
+    """The results that the deciding test excluded. They are searched when they are needed."""
+
+    def __init__(self, otherwise: Otherwise, decided: Decided) -> None:
+        self._otherwise = otherwise
+        self._decided = decided
+        self._results: frozenset[Outcome] | None = None
+
+    def is_avoided_by(self, test: Decided, position: int) -> bool:
+        """Return True if ``test``, in the block at ``position``, excluded one of them too."""
+        decided = self._decided
+        if test.flags is None or decided.flags is None:
+            return False
+        if self._results is None:
+            self._results = self._otherwise.avoided_by(
+                decided.position, decided.flags, decided.condition
+            )
+        return self._otherwise.avoids(position, test.flags, test.condition, self._results)
 
 
 def _calls(flags: Flags | None) -> set[int]:

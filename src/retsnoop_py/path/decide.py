@@ -641,8 +641,7 @@ class _Search:
         if is_settled(moment):
             return False  # it compares constants: another jump selected them
         test = decided_by(moment, taken)
-        found = self._otherwise.results(moment.position, moment.flags, test.condition)
-        return bool(found) and all(one.kind == "same" for one in found)
+        return self._otherwise.is_same(moment.position, moment.flags, test.condition)
 
     def _zeros(self, number: int) -> tuple[Holders, Holders]:
         """Return where a 0 is before a jump: copies of 0, and values that a test found to be 0.

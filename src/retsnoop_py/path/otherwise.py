@@ -49,11 +49,16 @@ class Outcome(NamedTuple):
     what: object
 
 
+#: A search ended before it had looked at all places.
+_GAVE_UP = Outcome("gave up", None)
+
+
 class _At(NamedTuple):
     """A place in the code with the values there: the ``insn``-th instruction of ``block``.
 
-    ``assumed`` are the outcomes of tests on the path from the changed test to this place, ``path``
-    its blocks. In a further round of a loop, the tests of the executed path do not count.
+    Places may share a state: whoever changes it copies it. ``assumed`` are the outcomes of tests on
+    the path from the changed test to this place, ``path`` its blocks. In a further round of a loop,
+    the tests of the executed path do not count.
     """
 
     block: int
@@ -86,10 +91,39 @@ class Otherwise:
         for flags, condition in chosen_facts(run.result, failure):
             self._add(self._facts, flags, condition)
 
-    def results(self, position: int, flags: Flags, condition: str) -> frozenset[Outcome]:
-        """Return the possible results if ``condition`` had not held in the block at ``position``.
+    def avoided_by(self, position: int, flags: Flags, condition: str) -> frozenset[Outcome]:
+        """Return the results that ``condition`` in the block at ``position`` excluded.
 
-        Return no results if the search gave up.
+        These are the successes, or only other failures. Return nothing if the search gave up.
+        """
+        found = frozenset(self._each(position, flags, condition))
+        kinds = {one.kind for one in found}
+        best = "other" if "other" in kinds else "failure"
+        return frozenset(one for one in found if one.kind == best and _GAVE_UP not in found)
+
+    def avoids(
+        self, position: int, flags: Flags, condition: str, results: frozenset[Outcome]
+    ) -> bool:
+        """Return True if one of ``results``, which another test excluded, is in ``avoided_by``."""
+        are_successes, is_shared = any(one.kind == "other" for one in results), False
+        for one in self._each(position, flags, condition) if results else ():
+            is_shared |= one in results
+            if are_successes and is_shared:
+                return True
+            if one == _GAVE_UP or (one.kind == "other" and not are_successes):
+                return False
+        return is_shared
+
+    def is_same(self, position: int, flags: Flags, condition: str) -> bool:
+        """Return True if the call had returned the same if ``condition`` had not held."""
+        kinds = (one.kind for one in self._each(position, flags, condition))
+        first = next(kinds, None)
+        return first == "same" and all(kind == "same" for kind in kinds)
+
+    def _each(self, position: int, flags: Flags, condition: str) -> Iterator[Outcome]:
+        """Yield the possible results if ``condition`` had not held in the block at ``position``.
+
+        The search goes on only while the caller asks. ``_GAVE_UP`` is the last if it has no end.
         """
         facts = dict(self._facts)
         key, outcome = self._test(flags, condition)
@@ -103,22 +137,33 @@ class Otherwise:
         while waiting:
             now = waiting.popleft()
             if not now.insn:
-                states = seen.setdefault(now.block, set())
-                state = self._state(now)
-                if state in states or len(states) >= _MOST_STATES:
+                if self._is_seen(now, seen):
                     continue
-                states.add(state)
                 self._left -= 1
             if self._left <= 0:
-                return frozenset()
+                yield _GAVE_UP
+                return
             is_again = not now.insn and now.block in now.path
             now = now._replace(assumed={}) if is_again else now
             for one in self._after(now, {} if now.block in now.path else facts):
-                if isinstance(one, Outcome):
-                    found.add(one)
-                else:
+                if not isinstance(one, Outcome):
                     waiting.append(one)
-        return frozenset(found)
+                elif one not in found:
+                    found.add(one)
+                    yield one
+
+    def _is_seen(self, now: _At, seen: dict[int, set[_Key]]) -> bool:
+        """Return True if a search was at this place in this state, or often enough; record it.
+
+        Only blocks where paths join: the state at any other block follows from an earlier one.
+        """
+        if len(self._graph.before[now.block]) == 1:
+            return False
+        states, state = seen.setdefault(now.block, set()), self._state(now)
+        if state in states or len(states) >= _MOST_STATES:
+            return True
+        states.add(state)
+        return False
 
     # -- the code --
 
@@ -139,8 +184,7 @@ class Otherwise:
                 if step.flow is not Flow.BRANCH:
                     apply(state, self._as_known(state, step, facts, assumed))
             if insn.flow is Flow.BRANCH:
-                yield from self._sides(now, state, facts)
-                state.flags = before
+                yield from self._sides(now, state, before, facts)
                 return
         if block.exit == "return":
             yield from self._returned(state, facts, assumed)
@@ -158,11 +202,17 @@ class Otherwise:
             assumed = self._assuming(now.assumed, state.flags, condition)
             yield _At(now.block, number + 1, after, assumed, now.path)
 
-    def _sides(self, now: _At, state: State, facts: _Facts) -> Iterator[_At | Outcome]:
-        """Yield the sides of a conditional jump that are possible."""
+    def _sides(
+        self, now: _At, state: State, before: Flags | None, facts: _Facts
+    ) -> Iterator[_At | Outcome]:
+        """Yield the sides of a conditional jump that are possible.
+
+        ``before`` are the flags behind the jump: a jump that compares leaves them as they were.
+        """
         block, path = self._graph.blocks[now.block], now.path | {now.block}
         condition = block.last.steps[-1].condition
-        taken = self._holds(state.flags, condition, facts, now.assumed)
+        flags, state.flags = state.flags, before
+        taken = self._holds(flags, condition, facts, now.assumed)
         for side, following in enumerate(block.next):
             if taken is not None and taken != bool(side):
                 continue
@@ -172,8 +222,8 @@ class Otherwise:
                 continue
             assumed = now.assumed
             if taken is None:
-                assumed = self._assuming(assumed, state.flags, held)
-            yield _At(following, 0, state.copy(), assumed, path)
+                assumed = self._assuming(assumed, flags, held)
+            yield _At(following, 0, state, assumed, path)
 
     def _as_known(self, state: State, step: Insn, facts: _Facts, assumed: _Facts) -> Insn:
         """Return a conditional move or a setcc as a plain instruction if its condition is known."""

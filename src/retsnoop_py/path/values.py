@@ -9,7 +9,6 @@ return contains the place where the result was made.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from copy import copy
 from typing import NamedTuple
 
 from retsnoop_py.path.blocks import Graph
@@ -29,7 +28,6 @@ __all__ = [
 ]
 
 _MASK = (1 << 64) - 1
-_CONTAINERS = (dict, list, set)
 #: The assumed size in bytes of a local variable, if its address is passed to a function.
 LOCAL_BYTES = 512
 
@@ -153,9 +151,16 @@ class State:
 
     def copy(self) -> State:
         """Return a copy; changes of one do not affect the other."""
-        made = copy(self)
-        own = {name: copy(one) for name, one in vars(self).items() if isinstance(one, _CONTAINERS)}
-        vars(made).update(own)
+        made = State.__new__(State)
+        vars(made).update(
+            vars(self),
+            regs=self.regs.copy(),
+            slots=self.slots.copy(),
+            _given=self._given.copy(),
+            _left=self._left.copy(),
+            _own=self._own.copy(),
+            _written=self._written.copy(),
+        )
         return made
 
     def make(self, kind: str, **fields: object) -> Node:
