@@ -81,7 +81,6 @@ HEAVY = {
     "test_arguments.py::test_arguments_are_what": ("5.10", MAIN, "arm64/7.3"),
     "test_line.py::test_without_debug": ("arm64/7.3",),
     "test_rungs.py::test_a_function_that_cannot_be": (MAIN, "arm64/7.3"),
-    "test_rungs.py::test_a_jump_from": ("7.3",),
     "test_rungs.py::test_a_modules_function": (MAIN,),
 }
 _SAME_ABROAD = tuple(start for rows in SAME_ABROAD.values() for start in rows)

@@ -23,6 +23,7 @@ def told(out: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["type"] == "session"]
 
 
+@pytest.mark.slow
 @pytest.mark.oldest_and_newest
 def test_a_command_is_run_again_for_the_conditions(machine: Machine) -> None:
     before = leftovers(machine)

@@ -169,6 +169,7 @@ def chain_of(result: Result) -> list[str]:
     return names
 
 
+@pytest.mark.slow
 def test_a_jump_from_one_traced_function_to_another_leaves_the_stack_whole(
     machine: Machine,
 ) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.unit.path.measured import CONFIGS, measure, table
 
-FUNCTIONS = 60
+FUNCTIONS = 40
 #: Shares of all calls: with another condition, although true, and with a fully reported condition.
 MOST_WRONG, LEAST_RIGHT = 0.005, 0.93
 
