@@ -27,10 +27,10 @@ from retsnoop_py.vm.machine import Machine
 #: The folder of Debian's packages of debug information, and of `vm run --debug-info`.
 DEBUG = Path("/usr/lib/debug")
 TUTORIAL = "docs/tutorial.md"
-#: Pages with commands that take more than 20 s together, except README.
+#: Pages with commands that take 15 s and more together, except README.
 SLOW_PAGES = (
     *("docs/why.md", "docs/line.md", "docs/arguments.md"),
-    *("docs/howto/latency.md", "docs/howto/production.md"),
+    *("docs/howto/latency.md", "docs/howto/production.md", "docs/agents.md"),
 )
 #: The executable has no python in its folder: the pages trace the checkout's python.
 _ENV = {"PATH": f"/usr/sbin:/usr/bin:/sbin:/bin:{Path(TOOL).parent}:{Path(PYTHON).parent}"}
