@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from retsnoop_py.path.blocks import Graph
+from retsnoop_py.path.cases import named_cases
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.insn import Flow, Insn, Mem
 from retsnoop_py.path.origin import Decided, decided_by, is_settled, outcome_of
-from retsnoop_py.path.otherwise import Otherwise, Outcome
+from retsnoop_py.path.otherwise import Avoided, Otherwise
 from retsnoop_py.path.values import Flags, Moment, Run
 from retsnoop_py.value import replace
 
@@ -41,12 +42,13 @@ class EarlierTests:
 
         ``is_about_result`` tells if a jump only tests the result.
         """
-        if decided.checks or decided.position < 0 or decided.flags is None:
+        is_given = decided.checks and bool(_calls(decided.flags))
+        if is_given or decided.position < 0 or decided.flags is None:
             return decided.also
-        own, position = _Avoided(self._otherwise, decided), decided.position
+        own, position = _AvoidedBy(self._otherwise, decided), decided.position
         found = [one for one in decided.also if own.is_avoided_by(one, position)]
         earliest = found[0] if found else decided
-        tested = _calls(decided.flags)
+        tested, passed = _calls(decided.flags), list(found)
         for at in range(len(self._run.moments) - 1, -1, -1):
             moment = self._run.moments[at]
             if moment.step >= earliest.step:
@@ -55,12 +57,14 @@ class EarlierTests:
             if len(found) >= _MOST or not quiet:
                 break
             test = self._test(moment)
+            passed = passed if test is None else [test, *passed]
             if test is None or not own.is_avoided_by(test, test.position):
                 continue
             if not is_about_result(moment):
                 found.insert(0, test)
             tested |= _calls(moment.flags)
             position = moment.position
+        found = named_cases(found, passed, decided, self._otherwise.number)
         return tuple(self._without_cases(found, decided))
 
     def _without_cases(self, found: Sequence[Decided], decided: Decided) -> Iterator[Decided]:
@@ -92,13 +96,13 @@ class EarlierTests:
         return replace(decided_by(moment, taken), position=moment.position)
 
 
-class _Avoided:
+class _AvoidedBy:
     """The results that the deciding test excluded. They are searched when they are needed."""
 
     def __init__(self, otherwise: Otherwise, decided: Decided) -> None:
         self._otherwise = otherwise
         self._decided = decided
-        self._results: frozenset[Outcome] | None = None
+        self._results: Avoided | None = None
 
     def is_avoided_by(self, test: Decided, position: int) -> bool:
         """Return True if ``test``, in the block at ``position``, excluded one of them too."""

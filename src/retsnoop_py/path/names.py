@@ -18,10 +18,12 @@ from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.path.bits import bit_test, fields_in
 from retsnoop_py.path.blocks import Graph
+from retsnoop_py.path.booleans import truth_of
 from retsnoop_py.path.failure import is_error
 from retsnoop_py.path.insn import INT, Flow, Insn, Machine, Mem, Names, Operand, Reg
 from retsnoop_py.path.members import STRUCTS, Members, members_at
 from retsnoop_py.path.origin import Decided
+from retsnoop_py.path.otherwise import with_nothing
 from retsnoop_py.path.per_cpu import Part, PerCpu
 from retsnoop_py.path.values import Flags, Node
 from retsnoop_py.path.variables import Held, ReadVariables, VariablePlaces
@@ -233,6 +235,11 @@ class Namer:
         fields = self._of_fields(flags, condition)
         if fields is not None:
             return fields
+        tested, _ = with_nothing(flags)
+        if tested is not None and tested.kind == "op" and condition in ("e", "ne"):
+            truth = truth_of(tested, condition == "ne", self._comparison)
+            if truth is not None:
+                return truth
         found: _Named | None = None
         match flags.op:
             case "cmp" | "sub":
@@ -321,6 +328,8 @@ class Namer:
         """Return a number with a cast, if the comparison reads only its lower bytes."""
         btf, read = self._btf(), flags.insn.compared[:1]
         if flags.op not in ("cmp", "sub") or node.kind == "load" or not named.type or btf is None:
+            return named
+        if not read:
             return named
         is_number = btf.resolve(named.type).kind is Kind.INT
         if not is_number or not isinstance(read[0], Reg) or btf.size_of(named.type) <= flags.size:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from retsnoop_py.path.asks import read_behind
 from retsnoop_py.path.blocks import Graph
@@ -24,7 +24,7 @@ from retsnoop_py.path.insn import INT, OPPOSITE, Flow, Insn, Names
 from retsnoop_py.path.origin import chosen_facts, went, with_zero
 from retsnoop_py.path.values import Flags, Moment, Node, Run, State, apply, state_before
 
-__all__ = ["Otherwise", "Outcome"]
+__all__ = ["Avoided", "Otherwise", "with_nothing"]
 
 #: The searches for a call give up after so many blocks. A block is searched with so many states.
 _MOST_BLOCKS, _MOST_STATES = 20_000, 24
@@ -35,8 +35,9 @@ _ERRORS = (-LARGEST_ERROR, -LARGEST_ERROR - 1)
 
 #: A test without its outcome: an operation, its size, and the values that it compares.
 _Key = tuple[object, ...]
-#: Outcomes of tests. A test that came out in different ways has the outcome None.
-_Facts = Mapping[_Key, bool | None]
+#: Outcomes of tests, and the known bits of values. A test that came out in different ways has the
+#: outcome None.
+_Facts = Mapping[_Key, Any]
 
 
 class Outcome(NamedTuple):
@@ -49,8 +50,35 @@ class Outcome(NamedTuple):
     what: object
 
 
+class Avoided(NamedTuple):
+    """Results that a test excluded, and blocks on the paths to successes that did not run.
+
+    Blocks that leave the function are not among them: all paths may join there.
+    """
+
+    results: frozenset[Outcome]
+    through: frozenset[int]
+
+
 #: A search ended before it had looked at all places.
 _GAVE_UP = Outcome("gave up", None)
+#: A search followed only some of the paths.
+_SOME = Outcome("some", None)
+
+
+class _Bits(NamedTuple):
+    """A test: the bits of ``mask`` of a value are equal to ``value``, or not.
+
+    ``key`` has the known bits of that value among the outcomes: their mask, and what they are.
+    """
+
+    key: _Key
+    mask: int
+    value: int
+    is_equal: bool
+
+
+_NO_BITS = (0, 0)
 
 
 class _At(NamedTuple):
@@ -78,36 +106,51 @@ class Otherwise:
         self._way = way
         self.failure = failure
         self._left = _MOST_BLOCKS
+        #: The blocks that ran.
+        self._ran = frozenset(way.blocks)
         self._names = names
         self._made = made
         self._numbers: dict[_Key, int] = {}
         self._known: dict[Node, int] = {}
         self._read: list[frozenset[str]] | None = None
-        self._facts: dict[_Key, bool | None] = {}
+        self._facts: dict[_Key, Any] = {}
+        #: The values that the tests of the executed path read, and the result.
+        self._tested: set[int] = set()
+        #: The last stores in memory before those values were read.
+        self._memories: set[int] = set()
+        self._note_tested(made)
         for moment in run.moments:
             held = self._held(moment)
+            if moment.flags is not None:
+                self._note_tested(moment.flags.left)
+                self._note_tested(moment.flags.right)
             if held is not None and moment.flags is not None:
                 self._add(self._facts, moment.flags, held)
         for flags, condition in chosen_facts(run.result, failure):
             self._add(self._facts, flags, condition)
 
-    def avoided_by(self, position: int, flags: Flags, condition: str) -> frozenset[Outcome]:
+    def avoided_by(self, position: int, flags: Flags, condition: str) -> Avoided:
         """Return the results that ``condition`` in the block at ``position`` excluded.
 
         These are the successes, or only other failures. Return nothing if the search gave up.
         """
-        found = frozenset(self._each(position, flags, condition))
-        kinds = {one.kind for one in found}
+        found = list(self._each(position, flags, condition))
+        kinds = {one.kind for one, _ in found}
         best = "other" if "other" in kinds else "failure"
-        return frozenset(one for one in found if one.kind == best and _GAVE_UP not in found)
+        kept = [] if "gave up" in kinds else [row for row in found if row[0].kind == best]
+        through = [path for one, path in kept if one.kind == "other"]
+        return Avoided(frozenset(one for one, _ in kept), frozenset().union(*through) - self._ran)
 
-    def avoids(
-        self, position: int, flags: Flags, condition: str, results: frozenset[Outcome]
-    ) -> bool:
-        """Return True if one of ``results``, which another test excluded, is in ``avoided_by``."""
-        are_successes, is_shared = any(one.kind == "other" for one in results), False
-        for one in self._each(position, flags, condition) if results else ():
-            is_shared |= one in results
+    def avoids(self, position: int, flags: Flags, condition: str, avoided: Avoided) -> bool:
+        """Return True if a test excluded one of the results that another test excluded.
+
+        Two successes are the same if the paths to them join before the function ends. If the search
+        did not follow all paths, it is enough that one of them joined.
+        """
+        are_successes, is_shared = any(one.kind == "other" for one in avoided.results), False
+        for one, path in self._each(position, flags, condition) if avoided.results else ():
+            is_shared |= one in avoided.results
+            is_shared |= one.kind in ("other", "some") and bool(path & avoided.through)
             if are_successes and is_shared:
                 return True
             if one == _GAVE_UP or (one.kind == "other" and not are_successes):
@@ -116,18 +159,24 @@ class Otherwise:
 
     def is_same(self, position: int, flags: Flags, condition: str) -> bool:
         """Return True if the call had returned the same if ``condition`` had not held."""
-        kinds = (one.kind for one in self._each(position, flags, condition))
+        found = self._each(position, flags, condition)
+        kinds = (one.kind for one, _ in found if one is not _SOME)
         first = next(kinds, None)
         return first == "same" and all(kind == "same" for kind in kinds)
 
-    def _each(self, position: int, flags: Flags, condition: str) -> Iterator[Outcome]:
+    def _each(
+        self, position: int, flags: Flags, condition: str
+    ) -> Iterator[tuple[Outcome, frozenset[int]]]:
         """Yield the possible results if ``condition`` had not held in the block at ``position``.
 
-        The search goes on only while the caller asks. ``_GAVE_UP`` is the last if it has no end.
+        With each result, yield the blocks of a path to it. The search goes on only while the caller
+        asks. ``_GAVE_UP`` is the last if it has no end. ``_SOME`` is the last, with all blocks, if
+        it did not follow some paths.
         """
         facts = dict(self._facts)
         key, outcome = self._test(flags, condition)
         facts[key] = not outcome
+        self._add_bits(facts, flags, OPPOSITE.get(condition, ""))
         start = state_before(self._graph, self._way, self._names, position)
         before = frozenset(self._way.blocks[:position]) - {self._way.blocks[position]}
         # rounds of loops have different values: the short paths come first
@@ -141,7 +190,7 @@ class Otherwise:
                     continue
                 self._left -= 1
             if self._left <= 0:
-                yield _GAVE_UP
+                yield _GAVE_UP, frozenset()
                 return
             is_again = not now.insn and now.block in now.path
             now = now._replace(assumed={}) if is_again else now
@@ -150,7 +199,9 @@ class Otherwise:
                     waiting.append(one)
                 elif one not in found:
                     found.add(one)
-                    yield one
+                    yield one, now.path
+        if any(len(states) >= _MOST_STATES for states in seen.values()):
+            yield _SOME, frozenset(seen)
 
     def _is_seen(self, now: _At, seen: dict[int, set[_Key]]) -> bool:
         """Return True if a search was at this place in this state, or often enough; record it.
@@ -250,11 +301,13 @@ class Otherwise:
             yield from self._outcomes(node, facts, assumed)
 
     def _outcomes(self, node: Node, facts: _Facts, assumed: _Facts) -> Iterator[Outcome]:
-        number, size = self._number(node), self.failure.size
+        number, size = self.number(node), self.failure.size
         if any(kept.get(("zero", number, size)) for kept in (assumed, facts)):
             node = Node("const")
         found = numbers(self._settled(node, facts, assumed))
-        is_made = number == self._number(self._made)
+        if found and any(kept.get(("zero", number, size)) is False for kept in (assumed, facts)):
+            found -= {0}
+        is_made = number == self.number(self._made)
         if is_made and found == numbers(self._settled(node, self._facts, assumed)):
             yield Outcome("same", None)  # the changed test is no part of the value
         elif found is not None:
@@ -281,7 +334,7 @@ class Otherwise:
             return node if held is None else Node("const", value=int(held), size=node.size)
         if is_bit(node) or is_sign(node):
             tested, name = (node, "zero") if is_bit(node) else (node.args[0], "negative")
-            keys = [(name, self._number(tested), size) for size in (node.size, INT, 8)]
+            keys = [(name, self.number(tested), size) for size in (node.size, INT, 8)]
             held = next((k[key] for k in (assumed, facts) for key in keys if key in k), None)
             number = int(not held) if name == "zero" else -int(bool(held))
             return node if held is None else Node("const", value=number, size=node.size)
@@ -321,49 +374,85 @@ class Otherwise:
         found = holds(flags, condition, {})
         if found is not None:
             return found
+        held = self._by_bits(flags, condition, facts, assumed)
+        if held is not None:
+            return held
         key, outcome = self._test(flags, condition)
         for kept in (assumed, facts):
             held = kept.get(key)
             if held is not None:
-                return held == outcome
-        tested, _ = _with_nothing(flags)
+                return bool(held) == outcome
+        tested, _ = with_nothing(flags)
         if tested is not None and condition in ("e", "ne") and tested.kind == "cond":
             inner = self._holds(tested.flags, tested.name or "", facts, assumed, depth + 1)
             return None if inner is None else inner == (condition == "ne")
         for kept in (assumed, facts):
-            if kept.get(("zero", self._number(flags.left), flags.size)):
+            if kept.get(("zero", self.number(flags.left), flags.size)):
                 return holds(flags._replace(left=Node("const")), condition, {})
         return None
+
+    def _by_bits(self, flags: Flags, condition: str, facts: _Facts, assumed: _Facts) -> bool | None:
+        """Return the outcome of a test of bits that other tests found; None if it is open."""
+        test = self._bits(flags, condition)
+        if test is None:
+            return None
+        known, value = facts.get(test.key, _NO_BITS)
+        newer, newest = assumed.get(test.key, _NO_BITS)
+        known, value = (known | newer) & test.mask, value & ~newer | newest
+        if (value ^ test.value) & known:
+            return not test.is_equal
+        return test.is_equal if known == test.mask else None
+
+    def _bits(self, flags: Flags, condition: str) -> _Bits | None:
+        """Return a test for equality as a test of a value's bits."""
+        is_equal = {"e": True, "ne": False}.get(condition)
+        tested, size = with_nothing(flags)
+        value = 0
+        if flags.op == "bt" and flags.right.kind == "const" and condition in ("b", "ae"):
+            bit = 1 << flags.right.value % (8 * flags.size)
+            return _Bits(("bits", self.number(flags.left)), bit, 0, condition == "ae")
+        if tested is None and flags.op in ("cmp", "sub") and flags.right.kind == "const":
+            tested, size, value = flags.left, flags.size, flags.right.value
+        if is_equal is None or tested is None:
+            return None
+        mask = (1 << 8 * size) - 1
+        if tested.kind == "op" and tested.name == "&" and tested.args[1].kind == "const":
+            mask &= tested.args[1].value
+            tested = tested.args[0]
+        if value & (1 << 8 * size) - 1 & ~mask:
+            return None
+        return _Bits(("bits", self.number(tested)), mask, value & mask, is_equal)
 
     def compared(self, flags: Flags) -> tuple[int, int] | None:
         """Return what is compared with a constant, as a number for equal values, and the constant.
 
         None if it is another comparison.
         """
-        tested, _ = _with_nothing(flags)
+        tested, _ = with_nothing(flags)
         if tested is not None:
-            return self._number(tested), 0
+            return self.number(tested), 0
         if flags.op not in ("cmp", "sub") or flags.right.kind != "const":
             return None
-        return self._number(flags.left), flags.right.value
+        return self.number(flags.left), flags.right.value
 
     def _test(self, flags: Flags, condition: str) -> tuple[_Key, bool]:
         """Return a test without its outcome, and the outcome if ``condition`` holds."""
         opposite = OPPOSITE.get(condition, condition)
-        tested, size = _with_nothing(flags)
+        tested, size = with_nothing(flags)
         if tested is not None and condition in ("e", "ne"):
-            return ("zero", self._number(tested), size), condition == "e"
+            return ("zero", self.number(tested), size), condition == "e"
         if tested is not None and condition in ("s", "ns", "l", "ge"):
-            return ("negative", self._number(tested), size), condition in ("s", "l")
-        left, right = self._number(flags.left), self._number(flags.right)
+            return ("negative", self.number(tested), size), condition in ("s", "l")
+        left, right = self.number(flags.left), self.number(flags.right)
         op, least = {"sub": "cmp"}.get(flags.op, flags.op), min(condition, opposite)
         return (op, left, flags.size, right, least), condition == least
 
-    def _add(self, facts: dict[_Key, bool | None], flags: Flags, condition: str) -> None:
+    def _add(self, facts: dict[_Key, Any], flags: Flags, condition: str) -> None:
         """Add the outcome of a test, and of the tests whose outcomes it compares with 0."""
         key, outcome = self._test(flags, condition)
         facts[key] = outcome if facts.get(key, outcome) is outcome else None
-        tested, _ = _with_nothing(flags)
+        self._add_bits(facts, flags, condition)
+        tested, _ = with_nothing(flags)
         if tested is None or condition not in ("e", "ne"):
             return
         waiting = [tested]
@@ -375,6 +464,19 @@ class Otherwise:
             elif node.kind == "op" and node.name == "|" and condition == "e":
                 waiting += node.args
 
+    def _add_bits(self, facts: dict[_Key, Any], flags: Flags, condition: str) -> None:
+        """Add the bits that a test found, in place of what other tests found about them."""
+        test = self._bits(flags, condition)
+        if test is None:
+            return
+        known, value = facts.get(test.key, _NO_BITS)
+        known, value = known & ~test.mask, value & ~test.mask
+        if test.is_equal:
+            known, value = known | test.mask, value | test.value
+        elif not test.mask & test.mask - 1:  # one bit has only one other value
+            known, value = known | test.mask, value | test.value ^ test.mask
+        facts[test.key] = known, value
+
     def _assuming(self, assumed: _Facts, flags: Flags | None, condition: str) -> _Facts:
         if flags is None or not condition:
             return assumed
@@ -384,7 +486,15 @@ class Otherwise:
 
     # -- values --
 
-    def _number(self, node: Node, depth: int = 0) -> int:
+    def _note_tested(self, node: Node, depth: int = 0) -> None:
+        number = self.number(node)
+        if number not in self._tested and depth < _MAX_DEPTH:
+            self._tested.add(number)
+            self._memories.add(node.memory)
+            for one in node.args:
+                self._note_tested(one, depth + 1)
+
+    def number(self, node: Node, depth: int = 0) -> int:
         """Return a number for a value. Equal values of different paths have the same number."""
         number = self._known.get(node)
         if number is None:
@@ -395,7 +505,7 @@ class Otherwise:
     def _key(self, node: Node, depth: int) -> _Key:
         if depth > _MAX_DEPTH:
             return ("deep", node.at)
-        inner = tuple(self._number(one, depth + 1) for one in node.args)
+        inner = tuple(self.number(one, depth + 1) for one in node.args)
         match node.kind:
             case "const" | "stack":
                 own: _Key = (node.value,)
@@ -412,26 +522,42 @@ class Otherwise:
         return (node.kind, *own)
 
     def _constant(self, value: int) -> int:
-        return self._number(Node("const", value=value))
+        return self.number(Node("const", value=value))
 
     def _state(self, now: _At) -> _Key:
         """Return what distinguishes the paths to the start of a block."""
         state, read = now.state, self._read_in(now.block)
-        regs = {name: self._number(one) for name, one in state.regs.items() if name in read}
-        slots = {at: self._number(one) for at, one in state.slots.items()}
+        own: dict[object, int] = {}
+        live_regs = sorted(name for name in state.regs if name in read)
+        regs = {name: self._own(state.regs[name], own) for name in live_regs}
+        slots = {at: self._own(one, own) for at, one in sorted(state.slots.items())}
         live = {*regs.values(), *slots.values()}
-        assumed = frozenset((k, v) for k, v in now.assumed.items() if k[1] in live)
+        assumed = frozenset(
+            (_renamed(k, own), v)
+            for k, v in now.assumed.items()
+            if own.get(k[1], k[1]) in live and k[0] != "bits"
+        )
         flags = state.flags
-        asked = None if flags is None else self._test(flags, "e")
+        asked = None if flags is None else _renamed(self._test(flags, "e")[0], own)
         is_read = self._reads_flags(now.block)
         return (
             frozenset(regs.items()),
             frozenset(slots.items()),
             assumed,
             asked if is_read else None,
-            state.memory,
+            state.memory if state.memory in self._memories else -1,
             now.block in now.path,
         )
+
+    def _own(self, node: Node, own: dict[object, int]) -> int:
+        """Return the number of a value in a state.
+
+        Paths that differ only in values that no test of the executed path reads are the same.
+        """
+        number = self.number(node)
+        if node.kind in ("const", "stack", "param") or number in self._tested:
+            return number
+        return own.setdefault(number, -1 - len(own))
 
     def _reads_flags(self, index: int) -> bool:
         """Return True if a block uses the flags from before the block."""
@@ -449,7 +575,12 @@ class Otherwise:
         return self._read[index]
 
 
-def _with_nothing(flags: Flags) -> tuple[Node | None, int]:
+def _renamed(key: _Key, own: Mapping[object, int]) -> _Key:
+    """Return a test with the numbers that values have in a state."""
+    return tuple(own.get(one, one) if at in (1, 3) else one for at, one in enumerate(key))
+
+
+def with_nothing(flags: Flags) -> tuple[Node | None, int]:
     """Return the value that a comparison compares with 0, and its size in bytes; else None."""
     left, right, size = flags.left, flags.right, flags.size
     if with_zero(flags) or flags.op == "result":

@@ -14,11 +14,24 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import product
 from types import SimpleNamespace
 
 from retsnoop_py.kernel.functions import ResultKind, ResultType
 
-__all__ = ["HEADER", "MEMBERS", "SHAPES", "Call", "Expected", "Function", "Obj", "generate"]
+__all__ = [
+    "HEADER",
+    "MEMBERS",
+    "SHAPES",
+    "Call",
+    "Expected",
+    "Flags",
+    "Function",
+    "Kinds",
+    "Modes",
+    "Obj",
+    "generate",
+]
 
 HEADER = """\
 typedef unsigned char u8;
@@ -902,21 +915,117 @@ class Reloaded(Step):
         return -self.errno, self.expected(atoms=(f"a->{self.name} > {self.number}",))
 
 
-STEPS: tuple[type[Step], ...] = (
+def _all(*parts: Cond | str) -> Cond:
+    return Cond("&&", parts=tuple(Cond("", one) if isinstance(one, str) else one for one in parts))
+
+
+def _any(*parts: Cond | str) -> Cond:
+    return replace(_all(*parts), op="||")
+
+
+class Flags(If):
+    """Flags that exclude each other: several tests of one value."""
+
+    shape = "flags"
+
+    def __init__(self, pools: Pools, mark: str) -> None:
+        super().__init__(pools, mark)
+        self.name = pools.member("uint")
+        rng = pools.rng
+        shift = rng.randrange(8)
+        a, b, c = (1 << shift + at for at in rng.sample(range(4), 3))
+        for one, two, three in product((0, a), (0, b), (0, c)):
+            pools.note(f"a.{self.name}", one | two | three)
+        has_a, has_b, has_c, has_both = (f"a->{self.name} & {one:#x}" for one in (a, b, c, a | c))
+        sign = rng.choice(("!({})", "({}) == 0"))
+        no_b, no_c = sign.format(has_b), sign.format(has_c)
+        other = pools.cond(0)
+        self.conds = {
+            "two": [_all(has_a, no_b)],
+            "each": [_all(has_both, has_b)],
+            "three": [_all(has_a, has_b, no_c)],
+            "either": [_all(has_a, no_b), _all(has_c, _any(no_b, other))],
+            "one of": [_all(_any(has_a, other), no_b)],
+        }[rng.choice(("two", "each", "three", "either", "one of"))]
+        self.known = a | b | c if rng.random() < 0.5 else 0
+
+    def lines(self, fail: Callable[[str], str]) -> Iterator[str]:
+        if not self.name:
+            return
+        if self.known:
+            yield f"if (a->{self.name} & ~{self.known:#x})"
+            yield f"\t{fail(str(-self.errno))}"
+        for cond in self.conds:
+            yield f"if ({cond.c}) /* {self.mark} */"
+            yield f"\t{fail(str(-self.errno))}"
+
+    def run(self, names: dict[str, object]) -> tuple[int, Expected] | None:
+        for cond in self.conds if self.name else ():
+            if cond.holds(names):
+                return -self.errno, self.by(cond, names)
+        return None
+
+
+class Modes(Step):
+    """A switch over some bits of a value, of which some cases require another bit."""
+
+    shape = "flag of a case"
+
+    def __init__(self, pools: Pools, mark: str) -> None:
+        super().__init__(pools, mark)
+        self.name = pools.member("uint")
+        self.required = pools.rng.randrange(1, 5)
+        for number in range(32):
+            pools.note(f"a.{self.name}", number)
+
+    def lines(self, fail: Callable[[str], str]) -> Iterator[str]:
+        if not self.name:
+            return
+        yield f"switch (a->{self.name} & 0x1e) {{ /* {self.mark} */"
+        for number in (0, 2, 4, 8, 16):
+            yield f"case {number}: /* {self.mark} */"
+            if number == 1 << self.required:
+                yield f"\tif (!(a->{self.name} & 1)) /* {self.mark} */"
+                yield f"\t\t{fail(str(-self.errno))}"
+            elif number == 2:
+                yield "\tnote(2);"
+            yield "\tbreak;"
+        yield "default:"
+        yield f"\t{fail(str(-self.errno))}"
+        yield "}"
+
+    def run(self, names: dict[str, object]) -> tuple[int, Expected] | None:
+        if not self.name:
+            return None
+        value = getattr(names["a"], self.name)
+        if value & 0x1E not in (0, 2, 4, 8, 16):
+            return -self.errno, self.expected(loose=(f"a->{self.name}",))
+        if value & 0x1E != 1 << self.required or value & 1:
+            return None
+        atom = f"!(a->{self.name} & 1)"
+        case = f"(a->{self.name} & 0x1e) == {1 << self.required}"
+        return -self.errno, self.expected(atoms=(case, atom), whole=f"({case}) && ({atom})")
+
+
+#: Kinds of steps; none for all kinds.
+Kinds = tuple[type[Step], ...]
+STEPS: Kinds = (
     *(If, If, If, Stored, Stored, Inlined, InlinedBool, Ternary, Nested, Asks, Asks, Replaced),
     *(Defaulted, InlinedChecks),
     *(Denied, Denied, Lookup, Lookup, Switch, Search, Entries, Loop, Least, Reloaded),
+    *(Flags, Flags, Modes),
 )
 #: Those of functions that do not return errors.
-PLAIN: tuple[type[Step], ...] = (
+PLAIN: Kinds = (
     *(If, If, If, If, Ternary, Nested, Replaced, Denied, Defaulted, Defaulted, InlinedChecks),
     *(InlinedBool, Switch, Search, Entries, Loop, Least, Reloaded),
+    *(Flags, Modes),
 )
 SHAPES = (
     *("if", "&&", "||", "nested && ||", "stored first", "inlined error", "inlined bool", "chosen"),
     *("if in if", "callee's error", "callee's error replaced", "cond && !call()", "!call()"),
     *("NULL", "ERR_PTR", "switch", "list search", "list_head search", "list_head entry"),
-    *("default", "inlined checks", "returned condition"),
+    *("default", "inlined checks", "returned condition", "flags", "flag of a case"),
     *("array in a loop", "min() or max()", "reloaded from the stack", "later error wins"),
 )
 
@@ -984,8 +1093,11 @@ class Function:
         return Env(values, chain, array)
 
 
-def _steps(rng: random.Random, pools: Pools, name: str, style: str, result: Result) -> list[Step]:
-    chosen = [rng.choice(PLAIN if result.bad else STEPS) for _ in range(rng.randrange(1, 5))]
+def _steps(
+    rng: random.Random, pools: Pools, name: str, style: str, result: Result, kinds: Kinds
+) -> list[Step]:
+    kinds = kinds or (PLAIN if result.bad else STEPS)
+    chosen = [rng.choice(kinds) for _ in range(rng.randrange(1, 5))]
     if style == "collect":  # each error is stored, and the last one is returned
         chosen = [If for _ in chosen]
     steps = [one(pools, f"{name}_{number}") for number, one in enumerate(chosen)]
@@ -1011,11 +1123,11 @@ def _fails(style: str, result: Result) -> Callable[[str], str]:
     return fail
 
 
-def _function(rng: random.Random, name: str) -> Function:
+def _function(rng: random.Random, name: str, kinds: Kinds) -> Function:
     pools = Pools(rng)
     result = rng.choice(RESULTS) if rng.random() < PLAINLY else INT
     style = rng.choice(STYLES[:-1] if result.bad else STYLES)
-    steps = _steps(rng, pools, name, style, result)
+    steps = _steps(rng, pools, name, style, result, kinds)
     body: list[str] = ["int err = 0;", "struct obj *p = a;", "note(1);"]
     body += [f"{result.c} ok = {result.good};"] if result.bad else []
     for step in steps:
@@ -1044,12 +1156,17 @@ def _function(rng: random.Random, name: str) -> Function:
     return Function(name, "\n".join(lines), steps, pools, style == "collect", result)
 
 
-def generate(seed: int, count: int, calls: int = 6, tries: int = 150) -> list[Function]:
-    """``count`` functions, each with up to ``calls`` failing calls that have different reasons."""
+def generate(
+    seed: int, count: int, calls: int = 6, tries: int = 150, kinds: Kinds = ()
+) -> list[Function]:
+    """``count`` functions, each with up to ``calls`` failing calls that have different reasons.
+
+    ``kinds``: the kinds of their steps, if not all.
+    """
     rng = random.Random(seed)
     made = []
     for number in range(count):
-        function = _function(rng, f"f{number}")
+        function = _function(rng, f"f{number}", kinds)
         seen: dict[Expected, int] = {}
         for _ in range(tries):
             call = function.run(function.env(rng))
