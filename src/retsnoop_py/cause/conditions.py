@@ -112,12 +112,13 @@ def rejected_value(scene: Scene) -> Reason | None:
     values = dict(scene.values)
     flags: dict[str, _Flags] = {}
     ranges: list[Reason] = []
-    for test in scene.condition.split(" && "):
+    tests = scene.condition.split(" && ")
+    for test in tests:
         found = (
             _misaligned(scene, test, values)
             or _outside(scene, test, values)
             or _flags_in(scene, test, values)
-            or _compared(scene, test, values)
+            or _compared(scene, test, values, is_only=len(tests) == 1)
         )
         if found is None:
             return None
@@ -209,7 +210,9 @@ def _number(text: str) -> int:
     return ~int(text[1:], 0) & _WORD if text.startswith("~") else int(text, 0)
 
 
-def _compared(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | None:
+def _compared(
+    scene: Scene, test: str, values: Mapping[str, int], *, is_only: bool
+) -> Reason | None:
     compared = _COMPARED.fullmatch(test)
     if compared is None or not _is_of_caller(scene, compared[1], values):
         return None
@@ -219,6 +222,14 @@ def _compared(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | No
         if not re.fullmatch(_NUMBER, other):
             return None
         limit, other = int(other, 0), ""
+    if not is_only and not other and compared[2] == "!=" and not limit:
+        # with other tests: another value than 0 chose what the kernel does
+        text, change = f"{left.name} is {left.value}.", f"set {left.name} to 0"
+        return Reason("out-of-range", text, (change,), is_seen_later=False)
+    if other and compared[2] == "==" and not 0 <= limit <= _READABLE:
+        text = f"{left.name} and {_plain(other)} are the same address."
+        change = f"change {left.name} or {_plain(other)}"
+        return Reason("out-of-range", text, (change,), is_seen_later=False)
     return _range(left, compared[2], other, limit)
 
 

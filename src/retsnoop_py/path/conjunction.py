@@ -22,7 +22,7 @@ from retsnoop_py.value import replace
 __all__ = ["EarlierTests"]
 
 #: Maximum number of earlier tests that are printed with a condition.
-_MOST = 3
+_MOST = 5
 _MAX_DEPTH = 12
 
 
@@ -65,7 +65,14 @@ class EarlierTests:
             tested |= _calls(moment.flags)
             position = moment.position
         found = named_cases(found, passed, decided, self._otherwise.number)
-        return tuple(self._without_cases(found, decided))
+        return tuple(
+            one
+            for one in self._without_cases(found, decided)
+            if one.flags is None
+            or not self._otherwise.implies(
+                decided.flags, decided.condition, one.flags, one.condition
+            )
+        )
 
     def _without_cases(self, found: Sequence[Decided], decided: Decided) -> Iterator[Decided]:
         """Leave out the tests that chose the case of a switch.

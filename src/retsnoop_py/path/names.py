@@ -60,6 +60,8 @@ _SIGNS = {
 }
 #: A multiple of a page and a number from 2**48 on are written in hexadecimal.
 _PAGE, _FIRST_PATTERN = 4096, 1 << 48
+#: Masks, and masked numbers, are written in hexadecimal from here on.
+_SMALLEST_MASK = 10
 #: The first kernel address.
 _FIRST_ADDRESS = 0xFFFF << 48
 _UNSIGNED = frozenset({"b", "ae", "a", "be"})
@@ -232,14 +234,9 @@ class Namer:
         left, right = flags.left, flags.right
         if sign is None:
             return None
-        fields = self._of_fields(flags, condition)
-        if fields is not None:
-            return fields
-        tested, _ = with_nothing(flags)
-        if tested is not None and tested.kind == "op" and condition in ("e", "ne"):
-            truth = truth_of(tested, condition == "ne", self._comparison)
-            if truth is not None:
-                return truth
+        special = self._of_fields(flags, condition) or self._of_bits(flags, condition)
+        if special is not None:
+            return special
         found: _Named | None = None
         match flags.op:
             case "cmp" | "sub":
@@ -260,6 +257,16 @@ class Namer:
                 symbol = {"or": "|", "xor": "^", "add": "+"}.get(flags.op, "&")
                 found = self._binary(symbol, left, right)
         return self._with_zero(found, condition)
+
+    def _of_bits(self, flags: Flags, condition: str) -> str | None:
+        """Return a test of a computed truth value, or of the highest bit of an unsigned number."""
+        tested, size = with_nothing(flags)
+        if tested is None:
+            return None
+        if condition in ("e", "ne"):
+            return truth_of(tested, condition == "ne", self._comparison)
+        highest = self._highest_bit(tested, size) if condition in ("s", "ns") else None
+        return self._with_zero(highest, "ne" if condition == "s" else "e")
 
     def _of_fields(self, flags: Flags, condition: str) -> str | None:
         """Return a comparison of bit fields, or of several small members in one load."""
@@ -282,7 +289,7 @@ class Namer:
             if test.sign not in ("==", "!=") and (len(fields) > 1 or mask != whole):
                 return None
             if mask != whole:
-                part = f"({base.inner}->{one.text} & {mask if mask < 10 else hex(mask)})"
+                part = f"({base.inner}->{one.text} & {_mask_text(mask)})"
                 texts.append(f"{part} {test.sign} {value & mask}")
                 continue
             if test.sign in ("==", "!="):
@@ -312,6 +319,9 @@ class Namer:
                 value &= (1 << 8 * min(flags.size, 8)) - 1
             is_amount = condition not in ("e", "ne")
             second = _Named(self._constant(value, first.type, is_amount=is_amount))
+            is_masked = left.kind == "op" and left.name == "&" and left.args[1].kind == "const"
+            if is_masked and not is_amount and value >= _SMALLEST_MASK:
+                second = _Named(hex(value))
             if left.kind == "call" and is_error(value) and value != -1 and not is_amount:
                 second = _Named(f"-{errno_name(-value)}")
             if not value and self._is_pointer(first):
@@ -356,6 +366,14 @@ class Namer:
             return None
         zero = "NULL" if condition in ("e", "ne") and self._is_pointer(named) else "0"
         return f"{named.inner} {sign} {zero}"
+
+    def _highest_bit(self, node: Node, size: int) -> _Named | None:
+        """Return ``x & 0x80000000`` for an unsigned number: compilers test its sign."""
+        named, btf = self._name(node), self._btf()
+        if named is None or btf is None or not named.type or self._is_signed(named.type):
+            return None
+        is_number = btf.resolve(named.type).kind is Kind.INT
+        return self._masked(named, 1 << 8 * size - 1) if is_number else None
 
     def _bit(self, left: Node, right: Node, condition: str) -> str | None:
         if right.kind == "const":
@@ -474,12 +492,12 @@ class Namer:
             sign, mask = ("~", ~right.value) if right.value < 0 else ("", right.value)
             if right.size < INT:
                 sign, mask = "", right.value & ((1 << 8 * right.size) - 1)
-            second = _Named(sign + (str(mask) if mask < 10 else hex(mask)))
+            second = _Named(sign + (_mask_text(mask)))
         text = f"{first.inner} {symbol} {second.inner}"
         return None if len(text) > _MAX_TEXT else _Named(text, is_atom=False)
 
     def _masked(self, named: _Named, mask: int) -> _Named:
-        return _Named(f"{named.inner} & {mask if mask < 10 else hex(mask)}", is_atom=False)
+        return _Named(f"{named.inner} & {_mask_text(mask)}", is_atom=False)
 
     def _address_of(self, base: _Named, offset: int) -> _Named | None:
         btf = self._btf()
@@ -772,6 +790,10 @@ def _symbol_at(text: bytes, address: int) -> str | None:
         return None
     line = text[at : text.index(b"\n", at)].split()
     return line[2].decode(errors="replace") if len(line) >= 3 else None
+
+
+def _mask_text(mask: int) -> str:
+    return str(mask) if mask < _SMALLEST_MASK else hex(mask)
 
 
 def _is_fd(node: Node) -> bool:

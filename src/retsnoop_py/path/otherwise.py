@@ -139,7 +139,10 @@ class Otherwise:
         best = "other" if "other" in kinds else "failure"
         kept = [] if "gave up" in kinds else [row for row in found if row[0].kind == best]
         through = [path for one, path in kept if one.kind == "other"]
-        return Avoided(frozenset(one for one, _ in kept), frozenset().union(*through) - self._ran)
+        results = {one for one, _ in kept}
+        if "some" in kinds and best == "other" and results:
+            results.add(Outcome("other", 0))  # most functions return 0 if they succeed
+        return Avoided(frozenset(results), frozenset().union(*through) - self._ran)
 
     def avoids(self, position: int, flags: Flags, condition: str, avoided: Avoided) -> bool:
         """Return True if a test excluded one of the results that another test excluded.
@@ -402,6 +405,17 @@ class Otherwise:
         if (value ^ test.value) & known:
             return not test.is_equal
         return test.is_equal if known == test.mask else None
+
+    def implies(self, flags: Flags, condition: str, other: Flags, held: str) -> bool:
+        """Return True if bits that one test found leave another test only one outcome."""
+        one, two = self._bits(flags, condition), self._bits(other, held)
+        if one is None or two is None or one.key != two.key:
+            return False
+        if one.is_equal:
+            differs = (one.value ^ two.value) & one.mask & two.mask
+            return not two.is_equal if differs else two.is_equal and not two.mask & ~one.mask
+        is_part = not one.mask & ~two.mask and not one.value and not two.value
+        return is_part and not two.is_equal
 
     def _bits(self, flags: Flags, condition: str) -> _Bits | None:
         """Return a test for equality as a test of a value's bits."""

@@ -59,11 +59,17 @@ class VariablePlaces:
         )
 
     def behind(self, memory: Mem, address: int) -> Held | None:
-        """Return the pointer through which an operand reads, and the offset behind it."""
+        """Return the pointer through which an operand reads, and the offset behind it.
+
+        A pointer to a part of a struct, as of ``container_of()``, is in the same register as the
+        pointer to the struct. Before the part, only the struct has members.
+        """
         return _best(
             held
             for held in self._from_base(memory, address)
-            if held.variable.where in ("register", "sum") and held.variable.pointers
+            if held.variable.where in ("register", "sum")
+            and held.variable.pointers
+            and held.offset >= 0
         )
 
     def _from_base(self, memory: Mem, address: int) -> Iterator[Held]:

@@ -24,7 +24,7 @@ from retsnoop_py.model import session as to
 from retsnoop_py.render.args.node import pointer
 from retsnoop_py.render.formats import encode_result, source_chain
 from retsnoop_py.render.palette import Palette
-from retsnoop_py.session.paths import ALWAYS, Place, operand_value
+from retsnoop_py.session.paths import ALWAYS, Condition, Place, operand_value
 from retsnoop_py.session.report import PathView
 from retsnoop_py.settings import SymbolizeMode
 from retsnoop_py.symbolize.paths import SourceTree
@@ -33,6 +33,8 @@ from retsnoop_py.text import display_width, pad, printable, wrapped
 __all__ = ["OriginRows", "encode_origin", "origin_lines"]
 
 _NO_SOURCE = SourceTree(None)
+#: The bits of an int: numbers may be signed or not.
+_INT = (1 << 32) - 1
 #: Maximum length of a loop's cycle in rows; longer cycles are not folded.
 _MAX_CYCLE = 16
 #: Text between a condition and its values.
@@ -254,6 +256,25 @@ def _values(decided: to.Decision) -> Iterator[str]:
             yield f"{operand.name} = {operand.value if is_decimal else hex(operand.value)}"
 
 
+def _operands(view: PathView, condition: Condition) -> Iterator[to.ConditionOperand]:
+    """Yield the operands with their values, without values that the condition refutes.
+
+    The probe changes some values while it runs: ``current->bpf_ctx`` is that of the probe's
+    own program.
+    """
+    for one in condition.operands:
+        value = operand_value(one, view.path)
+        if value is None or not _is_refuted(condition.text, one.name, value):
+            yield to.ConditionOperand(one.name, value)
+
+
+def _is_refuted(condition: str, name: str, value: int) -> bool:
+    """Return True if a condition requires that a variable is equal to a number, and it is not."""
+    tests = re.finditer(rf"(?<![\w>.)&-]){re.escape(name)} == (NULL|0x[0-9a-f]+|\d+)\b", condition)
+    wanted = [0 if one[1] == "NULL" else int(one[1], 0) for one in tests]
+    return any((one ^ value) & _INT for one in wanted)
+
+
 def _amounts(decided: to.Decision) -> set[str]:
     """Return the names of operands that were compared as amounts, which people read in decimal.
 
@@ -308,12 +329,7 @@ def encode_origin(
             place_of(origin.decided, source),
             (condition.text or None) if condition else None,
             condition.taken if condition else None,
-            tuple(
-                [
-                    to.ConditionOperand(one.name, operand_value(one, view.path))
-                    for one in (condition.operands if condition else ())
-                ]
-            ),
+            tuple(_operands(view, condition) if condition else ()),
             origin.decided.note == "check",
             _elements(origin.decided.note),
         )

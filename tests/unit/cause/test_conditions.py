@@ -150,6 +150,13 @@ def flags_reason(name: str, condition: str, *arguments: int, **values: int) -> R
             ("remove MFD_NOEXEC_SEAL and MFD_EXEC from flags",),
         ),
         (
+            "futex",
+            "requeue_pi != 0 && uaddr1 == uaddr2",
+            {"requeue_pi": 1, "uaddr1": 0x7FFFFFFFEA80, "uaddr2": 0x7FFFFFFFEA80},
+            "requeue_pi is 1. uaddr1 and uaddr2 are the same address.",
+            ("set requeue_pi to 0", "or change uaddr1 or uaddr2"),
+        ),
+        (
             "mremap",
             "(flags & 4) != 0 && old_len != new_len",
             {"flags": 5, "old_len": 8192, "new_len": 16384},
@@ -270,12 +277,15 @@ def test_a_condition_of_the_kernel_in_words_with_its_value() -> None:
         ("splice", errno.EINVAL, "get_pipe_info() == NULL", "Neither descriptor is a pipe"),
         ("unshare", errno.EINVAL, "task->thread_node.next != &signal->thread_head", "threads"),
         ("perf_event_open", errno.ENOENT, None, "performance monitoring unit"),
+        ("ptrace", errno.ESRCH, "child->ptrace == 0", "does not trace this process"),
+        ("write", errno.EPERM, "(info->seals & 0x18) != 0", "F_SEAL_WRITE"),
+        ("ioctl", errno.EINVAL, "(ctx->features & 0x80000000) == 0", "UFFDIO_API"),
     ],
 )
 def test_conditions_of_several_calls(
     name: str, error: int, condition: str | None, word: str
 ) -> None:
-    found = meant(name, error, condition, "perf_event_alloc")
+    found = meant(name, error, condition, "perf_event_alloc", "userfaultfd_ioctl")
     assert found is not None
     assert word in found.text
 

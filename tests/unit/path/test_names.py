@@ -212,6 +212,12 @@ def test_a_walk_is_told_by_its_beginning_and_its_end(whole: str, told: str) -> N
     assert _folded(whole) == told
 
 
+def test_the_highest_bit_of_an_unsigned_number_is_no_sign() -> None:
+    # mov eax,[rsi+8]; test eax,eax; js
+    text, _ = told("8b460885c07807", 1 << 31, name="map_create", type_="bpf_attr")
+    assert text == "(attr->flags & 0x80000000) != 0"
+
+
 RAX, RBX, RSP = 0, 3, 7
 
 
@@ -225,6 +231,9 @@ def variable(name: str, where: str, register: int, offset: int = 0, **more: obje
 GOT = variable("got", "register", RAX)
 THING = variable("t", "register", RAX, size=8, kind="struct", type="thing", pointers=1)
 DATA = variable("data", "register", RAX, size=8, kind="other", type=None, pointers=1)
+#: A part of a struct, and the struct that it is in: the same register.
+PART = variable("part", "register", RAX, size=8, kind="struct", type="part", pointers=1)
+WHOLE = variable("t", "sum", RAX, -8, size=8, kind="struct", type="thing", pointers=1)
 OWN = variable("own", "memory", RSP, 8, size=16, kind="struct", type="thing")
 NUMBER = variable("n", "memory", RSP, 8)
 MODE = variable("mode", "memory", RSP, 8, size=2, type="unsigned short")
@@ -264,6 +273,8 @@ MACRO = variable("__ret", "register", RAX, depth=1)
         ("e80000000083f8097707", [GOT, INLINE, MACRO], "got > 9", "got"),
         ("e80000000083f8097707", [INLINE, MACRO], "err > 9", "err"),
         ("e80000000083f8097707", [MACRO], "", "eax"),
+        # cmp dword [rax-4],9; ja: before a part of a struct, only the struct has members
+        ("e8000000008378fc097707", [PART, WHOLE], "t->size > 9", "t->size"),
         # of two that are the same pointer: that with a type
         ("e800000000837804097707", [DATA, THING], "t->size > 9", "t->size"),
         # what is elsewhere, or was there once, is not what is compared

@@ -19,7 +19,7 @@ from retsnoop_py.model.why import (
     Waiting,
     Why,
 )
-from retsnoop_py.render.origin import origin_lines
+from retsnoop_py.render.origin import _is_refuted, origin_lines
 from retsnoop_py.render.palette import Palette
 from retsnoop_py.render.why import WhyPage
 from retsnoop_py.session.paths import ALWAYS
@@ -373,3 +373,21 @@ def test_the_cost_is_on_the_verbose_page_only() -> None:
     )
     assert " ".join(page(found, verbose=True)).endswith(line)
     assert line not in " ".join(page(found))
+
+
+@pytest.mark.parametrize(
+    ("condition", "name", "value", "is_refuted"),
+    [
+        ("current->bpf_ctx == NULL && capable() == 0", "current->bpf_ctx", 0xFFFF8881, True),
+        ("current->bpf_ctx == NULL && capable() == 0", "current->bpf_ctx", 0, False),
+        ("op == 5", "op", 5, False),
+        ("op == 0xffffffea", "op", -22, False),
+        ("(op & 3) == 1", "op", 5, False),
+        ("p->op == 1", "op", 5, False),
+        ("op > 4", "op", 1, False),
+    ],
+)
+def test_a_value_that_the_condition_refutes_was_changed_by_the_probe(
+    condition: str, name: str, value: int, is_refuted: bool
+) -> None:
+    assert _is_refuted(condition, name, value) is is_refuted
