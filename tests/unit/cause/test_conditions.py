@@ -278,6 +278,12 @@ def test_a_condition_of_the_kernel_in_words_with_its_value() -> None:
         ("unshare", errno.EINVAL, "task->thread_node.next != &signal->thread_head", "threads"),
         ("perf_event_open", errno.ENOENT, None, "performance monitoring unit"),
         ("ptrace", errno.ESRCH, "child->ptrace == 0", "does not trace this process"),
+        (
+            "fallocate",
+            errno.EOPNOTSUPP,
+            "(mode & 0x7a) == 2 && (mode & 1) == 0",
+            "must also have FALLOC_FL_KEEP_SIZE",
+        ),
         ("write", errno.EPERM, "(info->seals & 0x18) != 0", "F_SEAL_WRITE"),
         ("ioctl", errno.EINVAL, "(ctx->features & 0x80000000) == 0", "UFFDIO_API"),
     ],
