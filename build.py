@@ -57,7 +57,7 @@ DEBIAN_PACKAGES = (
     ("bpftool", "dumps kernel types, and shows that nothing is left behind"),
     ("qemu-system-x86", "boots x86-64 kernels for vm, demo and live tests"),
     ("qemu-system-arm", "boots arm64 kernels for the same"),
-    ("qemu-system-common", "has virtiofsd up to Debian 12"),
+    ("qemu-system-common", "has virtiofsd before QEMU 8"),
     ("busybox-static", "the guest's first program"),
     ("zstd", "unpacks kernel modules"),
     ("mmdebstrap", "make test-python runs the newest Python in a chroot"),
@@ -67,6 +67,9 @@ DEBIAN_PACKAGES = (
     ("locales", "a test makes a German locale"),
     ("jq", "examples of the pages read JSON with it"),
 )
+#: Packages that only some releases have, and the file that another package has in the others.
+#: apt is asked for them, because derivatives of Debian number their releases in their own way.
+WHERE_KNOWN = {"virtiofsd": "/usr/lib/qemu/virtiofsd"}
 _WHEEL = (
     *("ca-certificates", "clang", "llvm", "gcc", "libc6-dev", "make", "pkg-config"),
     *("libelf-dev", "libdw-dev", "zlib1g-dev", "python3-dev", "python3-venv"),
@@ -147,15 +150,17 @@ def is_stamped(stamp: Path, value: str) -> bool:
 # --- deps: what the system must have -----------------------------------------------------------
 
 
-def wanted_packages(os_release: str, machine: str) -> list[str]:
-    """The Debian packages this release of Debian (text of os-release) needs on ``machine``."""
-    fields = dict(line.split("=", 1) for line in os_release.splitlines() if "=" in line)
-    version = fields.get("VERSION_ID", "").strip('"')
+def wanted_packages(machine: str) -> list[str]:
+    """The packages that work on the project needs on ``machine``, in any release of Debian."""
     names = [name for name, _ in DEBIAN_PACKAGES]
-    names += [CROSS_COMPILERS[machine]] if machine in CROSS_COMPILERS else []
-    if fields.get("ID") == "debian" and (not version.isdigit() or int(version) > 12):
-        names.append("virtiofsd")  # left qemu-system-common for a package of its own
-    return names
+    return names + ([CROSS_COMPILERS[machine]] if machine in CROSS_COMPILERS else [])
+
+
+def known_packages(names: Iterable[str]) -> list[str]:
+    """Those of ``names`` that apt can install, by its present lists."""
+    if not shutil.which("apt-cache"):
+        return []
+    return [name for name in names if name in run(["apt-cache", "pkgnames", name]).split()]
 
 
 def missing_packages(wanted: Sequence[str], dpkg_query: str) -> list[str]:
@@ -180,28 +185,40 @@ def install_deps(purpose: str = "") -> None:
                 f"distribution calls these Debian packages, then try again:\n  {names}"
             )
         return
-    everything = wanted_packages(Path("/etc/os-release").read_text(), platform.machine())
-    install_packages(LESS.get(purpose, everything))
+    if purpose in LESS:
+        install_packages(LESS[purpose])
+    else:
+        # asking apt takes half a second
+        further = [name for name, other in WHERE_KNOWN.items() if not Path(other).exists()]
+        install_packages(wanted_packages(platform.machine()), further)
 
 
-def install_packages(wanted: Sequence[str]) -> None:
-    """Install what Debian's packages ``wanted`` the system lacks; without root, say how to."""
+def install_packages(wanted: Sequence[str], where_known: Sequence[str] = ()) -> None:
+    """Install those of Debian's packages ``wanted`` that the system lacks.
+
+    Without root, raise BuildError with the command. The packages ``where_known`` are added if apt
+    knows them.
+    """
     if not shutil.which("dpkg-query"):
         raise BuildError(f"{' '.join(wanted)}: these are Debian's packages, and here is no dpkg")
-    query = ["dpkg-query", "-W", "-f", "${Package}\\t${db:Status-Abbrev}\\n", *wanted]
+    query = ["dpkg-query", "-W", "-f", "${Package}\\t${db:Status-Abbrev}\\n", *wanted, *where_known]
     # its status is 1 if only one of them is unknown, so it tells nothing
     known = subprocess.run(query, capture_output=True, text=True, check=False).stdout
-    missing = missing_packages(wanted, known)
+    further = missing_packages(where_known, known)
+    missing = missing_packages(wanted, known) + known_packages(further)
     if not missing:
         return
-    install = ["apt-get", "install", "-y", "--no-install-recommends", *missing]
+    install = ["apt-get", "install", "-y", "--no-install-recommends"]
     if os.geteuid() != 0:
         raise BuildError(
             f"the system lacks {len(missing)} packages; install them and try again:\n"
-            f"  sudo apt-get update && sudo {' '.join(install)}"
+            f"  sudo apt-get update && sudo {' '.join([*install, *missing])}"
         )
     env = dict(os.environ, DEBIAN_FRONTEND="noninteractive", LC_ALL="C")
     run(["apt-get", "update"], env=env)
+    # a machine that was never updated has no lists before
+    missing = missing_packages(wanted, known) + known_packages(further)
+    install += missing
     ask = [word for word in install if word != "-y"] + ["--assume-no"]
     # its status is 1, for the answer is no
     told = subprocess.run(ask, env=env, capture_output=True, text=True, check=False).stdout

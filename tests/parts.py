@@ -15,9 +15,11 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -82,13 +84,22 @@ PARTS = (
 
 
 def tree() -> str:
-    """The id of the files as they are now, also those that are not committed."""
-    stash = _git("stash", "create")
-    return _git("rev-parse", f"{stash or 'HEAD'}^{{tree}}")
+    """The id of the files as they are now, also those that are new or not committed.
+
+    An index of its own: that of the checkout may be locked by another git.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        index = Path(folder) / "index"
+        shutil.copyfile(ROOT / _git("rev-parse", "--git-path", "index"), index)
+        env = {**os.environ, "GIT_INDEX_FILE": str(index)}
+        _git("add", "--all", env=env)
+        return _git("write-tree", env=env)
 
 
-def _git(*words: str) -> str:
-    done = subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+def _git(*words: str, env: dict[str, str] | None = None) -> str:
+    done = subprocess.run(
+        ["git", *words], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True, check=True
+    )
     return done.stdout.strip()
 
 

@@ -35,9 +35,12 @@ class Reader:
         assert not done.returncode, f"{told}\n{done.stdout[-3000:]}{done.stderr[-5000:]}"
         return done.stderr
 
-    def assert_sudo_finds_it(self) -> None:
-        """With the PATH that Debian's sudo sets, whatever the caller's is."""
+    def install_sudo(self) -> None:
         self.type(f"{APT} sudo >/dev/null")
+
+    def assert_sudo_finds_it(self) -> None:
+        """With the PATH that sudo sets, whatever the caller's is."""
+        self.install_sudo()
         told = self.system.run("sudo", "retsnoop-py", "--version")
         assert told == f"retsnoop-py {__version__}\n"
         assert "presets" in self.system.run("sudo", "retsnoop-py", "list", "--help")
@@ -45,6 +48,44 @@ class Reader:
         done = self.system.call("sudo", "retsnoop-py", "doctor")
         assert re.search(r"(?:yes|no) +loading programs", done.stdout), done.stdout + done.stderr
         assert "Traceback" not in done.stderr
+
+
+#: A name and a version that no table can have.
+OS_RELEASE = """\
+PRETTY_NAME="Derivative 91.04 LTS"
+NAME="Derivative"
+VERSION_ID="91.04"
+VERSION_CODENAME=unknown
+ID=derivative
+ID_LIKE=debian
+"""
+SUDOERS = """\
+Defaults env_reset
+Defaults secure_path="/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+root ALL=(ALL:ALL) ALL
+"""
+
+
+class DerivativeReader(Reader):
+    """Who has Debian sid as a derivative may change it: a name of its own, sudo-rs, uutils.
+
+    Its packages are Debian's. This shows what depends on names and on these programs, and no more.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__("sid", name)
+        self.type(f"{APT} sudo-rs rust-coreutils >/dev/null")
+        etc = self.system.home / "upper/etc"
+        (etc / "os-release").unlink(missing_ok=True)
+        (etc / "os-release").write_text(OS_RELEASE)
+        self.env["PATH"] = f"/usr/lib/cargo/bin/coreutils:{self.env['PATH']}"
+        assert "uutils" in self.system.run("ls", "--version", env=self.env)
+
+    def install_sudo(self) -> None:
+        """Let sudo(8) be sudo-rs."""
+        etc = self.system.home / "upper/etc"
+        (etc / "sudoers").write_text(SUDOERS)
+        self.type("chmod 440 /etc/sudoers", "ln -s sudo-rs /usr/bin/sudo")
 
 
 def _of_this_machine(line: str) -> str:

@@ -17,7 +17,7 @@ import build
 import pytest
 from tests.examples import script
 from tests.pythons import run
-from tests.release.reader import APT, CHECKOUT, PAGE, Reader
+from tests.release.reader import APT, CHECKOUT, PAGE, DerivativeReader, Reader
 
 #: What a way is known by on its page, and what it takes that the page leaves to the reader.
 WAYS = {
@@ -76,8 +76,18 @@ def test_what_it_costs_is_said_first_and_nothing_else_is_installed(built: Built)
 def test_a_way_of_the_page_leads_to_a_program_that_sudo_finds(
     built: Built, suite: str, way: str
 ) -> None:
+    follow(Reader(suite, "install-reader"), built, way)
+
+
+@pytest.mark.parametrize("way", ["package", "pipx", "virtual environment"])
+def test_a_derivative_that_nobody_knows_installs_it_too(built: Built, way: str) -> None:
+    """Python 3.14, a release that no table has, sudo-rs, and coreutils that are not GNU's."""
+    follow(DerivativeReader("install-derivative"), built, way)
+
+
+def follow(reader: Reader, built: Built, way: str) -> None:
+    """Type what the page says of ``way``; then sudo has to find the program."""
     page, words, before = WAYS[way]
-    reader = Reader(suite, "install-reader")
     shutil.copytree(built.reader.checkout / "dist", reader.checkout / "dist")
     if before:
         reader.type(before)

@@ -45,6 +45,17 @@ def test_what_passed_is_not_run_again_until_a_file_changes(tmp_path: Path) -> No
     assert count.read_text() == "x\nx\nx\n"
 
 
+def test_a_new_file_counts_and_a_lock_of_another_git_does_not(tmp_path: Path) -> None:
+    before = parts.tree()
+    (tmp_path / ".git" / "index.lock").touch()
+    assert parts.tree() == before
+    (tmp_path / "new").write_text("1\n")
+    assert parts.tree() != before
+    (tmp_path / "new").unlink()
+    (tmp_path / "file").unlink()
+    assert parts.tree() != before
+
+
 def test_after_a_failure_the_others_run_and_its_log_is_shown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -63,7 +74,7 @@ def test_an_unknown_part_is_named_with_the_known_ones(capsys: pytest.CaptureFixt
 
 
 def test_ctrl_c_ends_what_was_started_and_keeps_what_passed(tmp_path: Path) -> None:
-    child = tmp_path / "child"
+    child = tmp_path / ".git" / "child"
     endless = f"echo $$ >{child}.new; mv {child}.new {child}; exec sleep 1000"
     script = f"""
 import sys

@@ -22,6 +22,7 @@ from retsnoop_py.kernel.tracefs import (
     NO_PROC,
     NO_SYSFS,
     TRACEFS,
+    folder_with,
     has_proc,
     has_sysfs,
     lacks_kprobes,
@@ -103,7 +104,9 @@ def _module_btf(host: Host) -> Check:
     folder = host.root / "sys/kernel/btf"
     without = [name for name in names if not (folder / name).exists()]
     answer, detail, more = Answer.YES, f"for all loaded modules: {len(names)}", ""
-    if not names:
+    if not has_proc(host.root):
+        answer, detail, more = Answer.UNKNOWN, NO_PROC, MOUNT_PROC
+    elif not names:
         answer, detail = Answer.UNKNOWN, "no module is loaded"
     elif not has_sysfs(host.root):
         answer, detail, more = Answer.UNKNOWN, NO_SYSFS, MOUNT_SYSFS
@@ -117,6 +120,8 @@ def _module_btf(host: Host) -> Check:
 
 def _tracefs(host: Host) -> Check:
     """Check for tracefs in the two usual mount points, where all users find the functions."""
+    if not has_proc(host.root):
+        return _tracefs_without_proc(host)
     mounts = [line.split() for line in (read_text(host.root / "proc/mounts") or "").splitlines()]
     found = [fields[1] for fields in mounts if len(fields) > 2 and fields[2] == "tracefs"]
     usual = [place for place in found if place in _MOUNTS]
@@ -133,6 +138,15 @@ def _tracefs(host: Host) -> Check:
         if not in_first("pid", host.root / "proc/self"):
             more += f"; or start the container with -v {_MOUNTS[0]}:{_MOUNTS[0]}"
     return _check("tracefs", "tracefs", Answer.NO, detail, more=more)
+
+
+def _tracefs_without_proc(host: Host) -> Check:
+    """Check for a file of tracefs, because /proc/mounts cannot be read."""
+    folder = folder_with(host.root, "available_filter_functions")
+    if folder is None:
+        return _check("tracefs", "tracefs", Answer.UNKNOWN, NO_PROC, more=MOUNT_PROC)
+    place = f"/{folder.relative_to(host.root)}"
+    return _check("tracefs", "tracefs", Answer.YES, f"on {place}")
 
 
 def _traceable(host: Host) -> Check:

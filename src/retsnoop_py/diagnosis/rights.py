@@ -115,7 +115,8 @@ def _open_files(host: Host) -> Check:
         answer, detail = Answer.YES, f"{soft}, raised when needed"
     else:
         most = max(hard - _FILES_SPARE, 0) // _FILES_EACH
-        answer = Answer.YES if most >= _USUAL else Answer.NO
+        lacking = Answer.UNKNOWN if host.capabilities is None else Answer.NO
+        answer = Answer.YES if most >= _USUAL else lacking
         detail = f"{hard} at most: enough for {most} functions by single kprobes"
     return Check(
         key="open_files",

@@ -24,21 +24,17 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from retsnoop_py.errors import OutputError, RetsnoopError, UnavailableError
 from retsnoop_py.own_file import ROOT_CACHE, cache_folder
+from retsnoop_py.vm.mirrors import NO_MIRROR_HINT, find_mirror
 
 __all__ = [
     "AptRoot",
-    "Mirror",
     "cache_root",
     "failed",
-    "find_mirror",
     "locked",
-    "parse_deb822",
-    "parse_one_line",
     "room_told",
     "run_tool",
     "undisturbed",
@@ -53,107 +49,15 @@ _WORDS_SHOWN = 4
 #: The command installs into the empty system that the private status file describes.
 _INSTALL = ("apt-get", "-qq", "-y", "--no-install-recommends", "install")
 
-_DEBIAN_SUITES = re.compile(
-    r"(?:bullseye|bookworm|trixie|forky|duke|sid|oldoldstable|oldstable|stable|testing|unstable)"
-)
 _KEYRINGS = (
     Path("/usr/share/keyrings/debian-archive-keyring.pgp"),
     Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
 )
-_NO_MIRROR_HINT = (
-    "kernels and sources come from the Debian mirror this machine's apt is configured with; "
-    "elsewhere pass a kernel image yourself: --on PATH [--modules DIR]"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Mirror:
-    """One apt source: its URI, its configured suites and components, and how apt verifies it."""
-
-    uri: str
-    suites: tuple[str, ...]
-    components: tuple[str, ...]
-    signed_by: str | None = None
-    trusted: bool = False
 
 
 def cache_root() -> Path:
     """Return the folder for kernels, packages and sources: see :func:`cache_folder`."""
     return cache_folder()
-
-
-def parse_deb822(text: str) -> list[Mirror]:
-    """Return the enabled ``deb`` and ``deb-src`` entries of a ``.sources`` file."""
-    mirrors = []
-    for stanza in re.split(r"\n[ \t]*\n", text):
-        fields: dict[str, str] = {}
-        name = ""
-        for line in stanza.splitlines():
-            if line.startswith("#"):
-                continue
-            if line[:1] in (" ", "\t"):
-                fields[name] = f"{fields.get(name, '')}\n{line.strip()}"
-            elif ":" in line:
-                name, value = line.split(":", 1)
-                name = name.strip().lower()
-                fields[name] = value.strip()
-        if not fields.get("types") or fields.get("enabled", "yes").lower() in ("no", "false"):
-            continue
-        key = fields.get("signed-by", "")
-        mirrors += [
-            Mirror(
-                uri,
-                tuple(fields.get("suites", "").split()),
-                tuple(fields.get("components", "").split()),
-                key if key.startswith("/") and "\n" not in key else None,
-                fields.get("trusted", "no").lower() == "yes",
-            )
-            for uri in fields.get("uris", "").split()
-        ]
-    return mirrors
-
-
-def parse_one_line(text: str) -> list[Mirror]:
-    """Return the ``deb`` and ``deb-src`` entries of a ``sources.list`` file."""
-    mirrors = []
-    for line in text.splitlines():
-        found = re.match(r"\s*deb(?:-src)?\s+(?:\[(.*?)\]\s+)?(\S+)\s+(\S+)\s*([^#]*)", line)
-        if not found:
-            continue
-        options = dict(re.findall(r"([\w-]+)=(\S+)", found[1] or ""))
-        key = options.get("signed-by", "")
-        mirrors.append(
-            Mirror(
-                found[2],
-                (found[3],),
-                tuple(found[4].split()),
-                key if key.startswith("/") else None,
-                options.get("trusted") == "yes",
-            )
-        )
-    return mirrors
-
-
-def find_mirror(etc: Path = Path("/etc/apt")) -> Mirror:
-    """Return the Debian mirror in the apt configuration below ``etc``.
-
-    Raises UnavailableError without a Debian mirror, for example on other distributions.
-    """
-    entries: list[Mirror] = []
-    files = [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]
-    for file in files:
-        if file.suffix == ".sources" and file.is_file():
-            entries += parse_deb822(file.read_text(errors="replace"))
-        elif file.suffix == ".list" and file.is_file():
-            entries += parse_one_line(file.read_text(errors="replace"))
-    for entry in entries:
-        # security and backports archives contain only some packages, and third parties reuse
-        # suite names; Debian's main archive has the plain suite name and the component main
-        if "main" not in entry.components or "security" in entry.uri:
-            continue
-        if any(_DEBIAN_SUITES.fullmatch(suite.rstrip("/")) for suite in entry.suites):
-            return entry
-    raise UnavailableError(f"no Debian mirror in {etc}", _NO_MIRROR_HINT)
 
 
 class AptRoot:
@@ -348,7 +252,7 @@ class AptRoot:
         try:
             done = run_tool(argv, env=env, cwd=cwd, tick=tick)
         except FileNotFoundError as error:
-            raise UnavailableError(f"{argv[0]} is not installed", _NO_MIRROR_HINT) from error
+            raise UnavailableError(f"{argv[0]} is not installed", NO_MIRROR_HINT) from error
         if done.returncode:
             raise failed(
                 f"{' '.join(argv[:2])} for Debian {self.suite} failed",
@@ -530,7 +434,7 @@ def _machine_acquire() -> list[str]:
     try:
         done = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        raise UnavailableError("apt is not installed here", _NO_MIRROR_HINT) from error
+        raise UnavailableError("apt is not installed here", NO_MIRROR_HINT) from error
     skip = ("Acquire::IndexTargets", "Acquire::Languages")
     keep = [line for line in done.stdout.splitlines() if line.startswith("Acquire::")]
     return [line for line in keep if not line.startswith(skip)]

@@ -123,15 +123,22 @@ def test_without_sysfs_what_cannot_be_read_is_not_said_to_be_missing(fake: FakeH
 
 def test_without_proc_the_kernel_is_not_said_to_lack_what_stands_there(fake: FakeHost) -> None:
     shutil.rmtree(fake.tree.root / "proc")
+    fake.file("sys/kernel/tracing/available_filter_functions", "vfs_read\n")
     fake.capabilities = None
     checks = asked(fake)
     asked_of = {**checks, **by_key([*cpu(fake.host), *config(fake.host), *rights(fake.host)])}
     unknown = ("ftrace_enabled", "ibt", "config", "cap_bpf", "perf_event_paranoid")
-    for key in (*unknown, "unprivileged_bpf"):
+    for key in (*unknown, "unprivileged_bpf", "module_btf"):
         found = asked_of[key]
         assert (found.answer, found.detail) == (Answer.UNKNOWN, "nothing is mounted on /proc"), key
         assert found.next_step == "mount -t proc proc /proc", key
     assert checks["kallsyms"].next_step == "mount -t proc proc /proc"
+    assert (checks["tracefs"].answer, checks["tracefs"].detail) == (
+        Answer.YES,
+        "on /sys/kernel/tracing",
+    )
+    shutil.rmtree(fake.tree.root / "sys/kernel/tracing")
+    assert asked(fake)["tracefs"].answer is Answer.UNKNOWN
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,9 @@ def test_a_missing_capability_ends_a_run(fake: FakeHost, is_root: bool, next_ste
 
 def test_without_proc_rights_are_unknown_and_not_denied(fake: FakeHost) -> None:
     fake.capabilities = None
+    fake.files = (1024, 4096)
     assert asked(fake)["cap_bpf"].answer is Answer.UNKNOWN
+    assert asked(fake)["open_files"].answer is Answer.UNKNOWN
     assert rights.may_load(fake.host)
 
 

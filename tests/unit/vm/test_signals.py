@@ -30,9 +30,9 @@ esac
 #: The tool, on whatever machine: the mirror is one that nobody asks, and no guest is booted.
 MAIN = """
 import sys
-from retsnoop_py.vm import debian, initrd
+from retsnoop_py.vm import debian, initrd, mirrors
 initrd.find_busybox = lambda: None
-debian.find_mirror = lambda: debian.Mirror("http://localhost:9/", ("bookworm",), ("main",))
+debian.find_mirror = lambda: mirrors.Mirror("http://localhost:9/", ("bookworm",), ("main",))
 from retsnoop_py.cli.start import program
 program()
 """
