@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -155,11 +156,18 @@ def of_kernel(scene: Scene) -> Reason | None:
     at = {"open": 1, "openat": 2}.get(scene.call.name)
     if os.path.lexists(path) or (at is not None and not scene.call.arguments[at] & _O_CREAT):
         return None
+    alike = files.near(path)
     return Reason(
         "unsupported",
-        f"{show(path)} cannot be created: the {mount.kind} file system at {show(mount.point)} only "
-        "has the files that the kernel makes.",
-        ("choose another place",),
+        f"{show(path)} does not exist, and no program can create it: only the kernel makes the "
+        f"files in the {mount.kind} file system at {show(mount.point)}.",
+        (
+            *((f"check the spelling: {show(alike)} exists",) if alike else ()),
+            f"ls {shell_path(os.path.dirname(path))} lists the files of this kernel; others need "
+            "another driver, module or kernel",
+        )
+        if at is not None
+        else ("choose another place",),
     )
 
 
@@ -193,6 +201,8 @@ def two_file_systems(scene: Scene) -> Reason | None:
     one, two = _copied(scene) if is_copy else [path_of(scene.call, number) for number in (0, 1)]
     if one is None or two is None:
         return None
+    if scene.call.name.startswith("link") and _OF_PROCESS.fullmatch(one):
+        return _link_of_process(scene, one, two)
     mounts = files.mount_of(one), files.mount_of(two if is_copy else os.path.dirname(two))
     if mounts[0] is None or mounts[1] is None or mounts[0].point == mounts[1].point:
         return None
@@ -214,6 +224,39 @@ def two_file_systems(scene: Scene) -> Reason | None:
             f"make a symbolic link: ln -s {shell_path(one)} {shell_path(two)}",
             f"or copy the file: cp {shell_path(one)} {shell_path(two)}",
         ),
+    )
+
+
+#: Links of /proc to the files and directories of a process.
+_OF_PROCESS = re.compile(
+    r"/proc/(?:self|thread-self|\d+)(?:/task/\d+)?/(?:fd/\d+|exe|cwd|root|map_files/\S+)"
+)
+_AT_SYMLINK_FOLLOW = 0x400
+
+
+def _link_of_process(scene: Scene, one: str, two: str) -> Reason:
+    """link(2) or linkat(2) of such a link: without AT_SYMLINK_FOLLOW of the link itself."""
+    copy = f"copy the file while the process runs: cp {shell_path(one)} {shell_path(two)}"
+    if scene.call.name == "linkat" and scene.call.arguments[4] & _AT_SYMLINK_FOLLOW:
+        return Reason(
+            "two-file-systems",
+            f"The file behind {show(one)} is in another file system than {show(two)}, or in "
+            "another mount of the same file system.",
+            (copy,),
+            is_seen_later=False,
+            is_inferred=True,
+        )
+    return Reason(
+        "two-file-systems",
+        f"{show(one)} is a symbolic link in /proc. The program asked for a second name of this "
+        f"link, not of the file behind it, and {show(two)} is not in /proc.",
+        (
+            f"link the file behind it: ln -L {shell_path(one)} {shell_path(two)} (in a program: "
+            "linkat() with AT_SYMLINK_FOLLOW). It must be in the file system of the new name, and "
+            "not removed",
+            f"or {copy}",
+        ),
+        is_seen_later=False,
     )
 
 

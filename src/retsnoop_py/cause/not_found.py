@@ -18,6 +18,7 @@ from retsnoop_py.cause.operation import object_of, path_of, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path, shell_word
 from retsnoop_py.cause.tables import read_table
+from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.text import close_names
 from retsnoop_py.value import replace
 
@@ -196,10 +197,17 @@ def places() -> tuple[_Place, ...]:
 
 
 def special(scene: Scene) -> Reason | None:
-    """Return the reason for a missing path that has a special meaning."""
+    """Return the reason for a missing path that has a special meaning.
+
+    The kernel returns EACCES to a program that creates a file among its own files.
+    """
     path = scene.path
     found = files.missing_part(path) if path else None
     if path is None or found is None or found[1] is not None:
+        return None
+    if errno_name(scene.call.error) != "ENOENT" and not (
+        _makes(scene) and files.is_of_kernel(path)
+    ):
         return None
     alike = files.near(found[0])
     spelled = [f"check the spelling: {show(alike)} exists"] if alike else []

@@ -66,6 +66,7 @@ _OPERATIONS = (
     ("*chown*", "changing the owner of {0}"),
     ("truncate", "truncating {0}"),
     ("utime*", "setting the times of {0}"),
+    ("utimensat", "setting the times of {f}"),
     ("futimesat", "setting the times of {0}"),
     ("mount", "mounting {0} on {1}"),
     ("umount2", "unmounting {0}"),

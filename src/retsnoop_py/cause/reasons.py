@@ -313,7 +313,8 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EPERM", "EINVAL"), ("setrlimit", "prlimit64"), limits.raised),
     (("EIO", "EINVAL", "EACCES", "EPERM"), ("write*", "pwrite*"), mounts.not_writable),
     (("EINVAL", "ERANGE", "ENOENT"), ("write*", "pwrite*"), accepted.bad_value),
-    (("EACCES", "EPERM"), _CREATES, mounts.of_kernel),
+    (_DENIALS, _CREATES, not_found.special),
+    (_DENIALS, _CREATES, mounts.of_kernel),
     # permission
     (("EACCES",), ("execve*", "open*", "*access*"), mounts.no_exec),
     (("EPERM", "EACCES"), ("mmap",), mounts.no_exec),

@@ -19,6 +19,7 @@ from tests.unit.cause.test_reasons import OTHER, call, reason
 from retsnoop_py.cause import files, mounts, sysctl
 from retsnoop_py.cause.events import Address, Place, State, Witnessed, Written
 from retsnoop_py.cause.files import Identity, mount_of
+from retsnoop_py.cause.operation import operation
 from retsnoop_py.cause.own_words import own_decision, own_words
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.reasons import reason_of
@@ -192,6 +193,25 @@ def test_a_hard_link_of_a_directory_or_to_another_file_system(tmp_path: Path) ->
     if here is not None and shared is not None and here != shared:
         away = reason(call("link", errno.EXDEV, (0, f"{tmp_path}/a"), (1, "/dev/shm/b")))
         assert away.advice[0] == f"make a symbolic link: ln -s {tmp_path}/a /dev/shm/b"
+
+
+def test_a_hard_link_of_a_link_of_proc() -> None:
+    """ln(1) without -L links the link; with -L the file behind it, which cannot be looked up."""
+    texts = ((1, "/proc/self/fd/3"), (3, "/tmp/new"))
+    found = reason(call("linkat", errno.EXDEV, *texts))
+    assert "is a symbolic link in /proc" in found.text
+    assert found.advice[0].startswith("link the file behind it: ln -L /proc/self/fd/3 /tmp/new")
+    assert not any("ln -s" in one for one in found.advice)
+    followed = reason(
+        call("linkat", errno.EXDEV, *texts, arguments=(0xFFFFFF9C, 0, 0xFFFFFF9C, 0, 0x400, 0))
+    )
+    assert followed.text.startswith("The file behind /proc/self/fd/3 is in another file system")
+    assert followed.is_inferred
+
+
+def test_the_object_of_a_call_on_a_descriptor_only() -> None:
+    at = {"arguments": (0, 0, 0, 0, 0, 0), "places": ((0, place("/tmp")),)}
+    assert operation(call("utimensat", errno.EPERM, **at)) == "setting the times of /tmp"
 
 
 def test_attributes_that_a_file_cannot_have_or_does_not_have(tmp_path: Path) -> None:
