@@ -221,7 +221,7 @@ ROWS = {
     "netlink": Row("ip link set eth9 up", ("There is no network interface eth9",)),
     "netlink capability": Row(
         f"{NOBODY} ip address add 10.1.1.1/24 dev lo",
-        ("the address 10.1.1.1 failed with EPERM", "This requires CAP_NET_ADMIN"),
+        ("the address 10.1.1.1/24 of lo failed with EPERM", "This requires CAP_NET_ADMIN"),
     ),
     "error of a connection": Row(
         "curl -sS http://127.0.0.1:7070/",

@@ -283,11 +283,16 @@ def _has(text: str, name: str) -> bool:
     while at >= 0:
         before, behind = text[at - 1 : at], text[at + len(name) : at + len(name) + 1]
         is_begin = not (before.isalnum() and name[0].isalnum())
-        is_end = not (behind.isalnum() and name[-1].isalnum())
+        is_end = not (behind.isalnum() and name[-1].isalnum()) and not _goes_on(text, at + len(name))
         if is_begin and is_end:
             return True
         at = text.find(name, at + 1)
     return False
+
+
+def _goes_on(text: str, at: int) -> bool:
+    """Return whether a file name continues at this place: /tmp/prog is not named by /tmp/prog.c."""
+    return text[at : at + 1] in (".", "-", "_") and text[at + 1 : at + 2].isalnum()
 
 
 def _plain_name(name: str) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import os
 import stat
+from fnmatch import fnmatchcase
 from typing import Literal
 
 from retsnoop_py.cause import files
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
-from retsnoop_py.cause.shell import shell_path
+from retsnoop_py.cause.shell import shell_path, shell_word
 from retsnoop_py.errors import DataError
 from retsnoop_py.foreign_path import open_file
 
@@ -41,6 +42,10 @@ __all__ = [
 ]
 
 
+#: Names of files that exist only while a program works, and keep a second one out.
+_LOCKS = ("*.lock", "*.lck", "lock", "*.pid")
+
+
 def exists(scene: Scene) -> Reason | None:
     """A file of that name exists."""
     path = scene.target
@@ -54,6 +59,19 @@ def exists(scene: Scene) -> Reason | None:
     if scene.call.name.startswith("mkdir") and stat.S_ISDIR(status.st_mode):
         advice = ["mkdir -p accepts an existing directory", *advice]
     kind = files.kind_of(status)
+    if stat.S_ISREG(status.st_mode) and any(
+        fnmatchcase(os.path.basename(path), one) for one in _LOCKS
+    ):
+        return Reason(
+            "exists",
+            f"There is a lock file {show(path)} already: {files.described(status)}. Another "
+            "process works here, or one ended without removing the file.",
+            (
+                f"let the other process end: ps aux | grep {shell_word(scene.call.process)}",
+                f"if there is none: rm {shell_path(path)}",
+            ),
+            is_inferred=True,
+        )
     return Reason(
         "exists",
         f"There is a {kind} {show(path)} already: {files.described(status)}.",

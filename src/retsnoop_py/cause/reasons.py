@@ -348,6 +348,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("ENOSPC",), _PATHS, room.no_space),
     (("EDQUOT",), _PATHS, room.quota),
     (("EINVAL",), ("rename*",), present.into_itself),
+    (("EINVAL",), ("swapon",), file_systems.no_swap),
     (("EINVAL",), (*_CREATES, "rename*"), file_systems.bad_name),
     (("EINVAL", "EBUSY"), ("pivot_root",), mounts.no_pivot),
     (("ENODATA",), ("*getxattr*", "*removexattr*"), file_systems.missing_attribute),

@@ -75,6 +75,15 @@ def test_of_calls_with_the_same_error_the_named_one() -> None:
     assert best(Witnessed(calls, (wrote(4, text),))).call is calls[0]
 
 
+def test_a_name_that_goes_on_is_another_name() -> None:
+    """gcc -o /tmp/h /tmp/h.c looks for /tmp/h; its message is about a header that h.c includes."""
+    output = call(10, "readlink", errno.ENOENT, "/tmp/h")
+    header = call(9, "openat", errno.ENOENT, "/usr/include/nosuch/lib.h")
+    text = f"/tmp/h.c:1:10: fatal error: nosuch/lib.h: {os.strerror(errno.ENOENT)}\n"
+    found = best(Witnessed((header, output), written=(wrote(20, text),)))
+    assert found.call is header
+
+
 def test_of_several_that_fit_alike_the_last_before_the_text() -> None:
     calls = tuple(call(time, "bind", errno.EADDRINUSE) for time in (1, 2))
     later = call(9, "bind", errno.EADDRINUSE, pid=2)

@@ -11,6 +11,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,23 @@ def test_a_hard_link_of_a_link_of_proc() -> None:
     )
     assert followed.text.startswith("The file behind /proc/self/fd/3 is in another file system")
     assert followed.is_inferred
+
+
+def test_a_lock_file_that_was_left(tmp_path: Path) -> None:
+    lock = tmp_path / "index.lock"
+    lock.touch()
+    found = reason(call("openat", errno.EEXIST, (1, str(lock)), process="git"))
+    assert f"There is a lock file {lock} already" in found.text
+    assert found.advice[1] == f"if there is none: rm {lock}"
+    assert found.is_inferred
+
+
+def test_swap_space_in_memory() -> None:
+    if (mount := mount_of("/dev/shm")) is None or mount.kind != "tmpfs":
+        pytest.skip("/dev/shm is no tmpfs here")
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        found = reason(call("swapon", errno.EINVAL, (0, file.name)))
+    assert "is in the tmpfs file system at /dev/shm. Files there cannot be swap space" in found.text
 
 
 def test_the_object_of_a_call_on_a_descriptor_only() -> None:
