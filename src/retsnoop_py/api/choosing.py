@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -23,7 +24,7 @@ from retsnoop_py.cause.events import SystemCall, Witnessed
 from retsnoop_py.cause.files import Identity, groups_of
 from retsnoop_py.cause.killed import killed
 from retsnoop_py.cause.netlink import answered, words
-from retsnoop_py.cause.operation import operation
+from retsnoop_py.cause.operation import object_of, operation
 from retsnoop_py.cause.own_words import own_decision
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.reasons import reason_of
@@ -354,9 +355,19 @@ def _alike(best: Choice, ranked: Sequence[Choice]) -> list[str]:
         if one.points != best.points:
             break
         text = f"{_what(one.call)} ({errno_name(one.call.error)})"
+        if _is_same_search(one.call, best.call):
+            continue
         if text != f"{_what(best.call)} ({errno_name(best.call.error)})":
             found.append(text)
     return list(dict.fromkeys(found))[:2]
+
+
+def _is_same_search(one: SystemCall, best: SystemCall) -> bool:
+    """Return whether both calls looked for the same name, or one for a folder of the other."""
+    path, other = object_of(one), object_of(best)
+    if errno_name(one.error) != "ENOENT" or one.error != best.error or not path:
+        return False
+    return PurePath(path).name == PurePath(other).name or other.startswith(f"{path}/")
 
 
 def _what(call: SystemCall) -> str:

@@ -62,7 +62,7 @@ def decision(scene: Scene) -> Reason | None:
             values = _values(row, scene)
             if values is not None:
                 text = row.text.format(*values)
-                return Reason(row.kind, text, row.advice, is_seen_later=False)
+                return Reason(row.kind, text, row.advice, False, is_inferred=row.several)
     return None
 
 

@@ -173,8 +173,16 @@ def operation(call: SystemCall) -> str:
         if ("{0}" in words and not object_of(call)) or ("{1}" in words and len(texts) < 2):
             continue
         address = call.address and show(str(call.address))
+        if _keeps_owner(call):
+            words = words.replace("owner", "group")
         return words.format(*texts, a=address, f=file, s=_signal(call))
     return call.name if " " in call.name else f"{call.name}()"
+
+
+def _keeps_owner(call: SystemCall) -> bool:
+    """Return whether chown(2) only changes the group: the new owner is -1."""
+    new = call.arguments[2 if call.name == "fchownat" else 1]
+    return "chown" in call.name and new & 0xFFFFFFFF == 0xFFFFFFFF
 
 
 def _signal(call: SystemCall) -> str:

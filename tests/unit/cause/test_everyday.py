@@ -210,6 +210,45 @@ def test_a_hard_link_of_a_link_of_proc() -> None:
     assert followed.is_inferred
 
 
+@pytest.mark.parametrize(
+    ("condition", "words_of_it"),
+    [
+        ("map->nr_extents != 0", "The map was written before."),
+        ("new_idmap_permitted() == 0", "The map has users or groups that the writer may not map"),
+        ("file_ns_capable() == 0", "The writer does not have CAP_SYS_ADMIN in the user namespace"),
+        (None, "The map of the user namespace was written before, or the writer may not"),
+    ],
+)
+def test_a_map_of_a_user_namespace(condition: str | None, words_of_it: str) -> None:
+    one = call("write", errno.EPERM)
+    who, chain = Identity(65534, 65534), ("proc_uid_map_write", "map_write")
+    found = reason_of(Scene(one, Witnessed((one,)), who, chain=chain, condition=condition))
+    assert found is not None
+    assert found.text.startswith(words_of_it)
+    assert found.is_inferred == (condition is None)
+
+
+def test_a_file_of_sysfs_that_lists_its_words() -> None:
+    """The kernel shows the chosen word in brackets."""
+    path = "/sys/kernel/mm/transparent_hugepage/enabled"
+    if not os.path.exists(path):
+        pytest.skip("this kernel has no transparent huge pages")
+    found = reason(call("write", errno.EINVAL, places=((0, place(path)),)))
+    assert "takes one of these words: always, madvise, never, and not" in found.text
+    other = "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan"
+    found = reason(call("write", errno.EINVAL, places=((0, place(other)),)))
+    assert f"It has {Path(other).read_text().strip()} now." in found.text
+    assert found.is_inferred
+
+
+def test_a_file_system_that_has_room_again(tmp_path: Path) -> None:
+    """sort(1) removes its temporary files when it fails."""
+    found = reason(call("write", errno.ENOSPC, places=((0, place(str(tmp_path))),)))
+    assert "had no space left when the command wrote. Now " in found.text
+    assert "TMPDIR=DIRECTORY" in found.advice[0]
+    assert found.is_inferred
+
+
 def test_a_lock_file_that_was_left(tmp_path: Path) -> None:
     lock = tmp_path / "index.lock"
     lock.touch()
@@ -230,6 +269,8 @@ def test_swap_space_in_memory() -> None:
 def test_the_object_of_a_call_on_a_descriptor_only() -> None:
     at = {"arguments": (0, 0, 0, 0, 0, 0), "places": ((0, place("/tmp")),)}
     assert operation(call("utimensat", errno.EPERM, **at)) == "setting the times of /tmp"
+    group = call("fchownat", errno.EPERM, (1, "/x"), arguments=(0, 0, 0xFFFFFFFF, 0, 0, 0))
+    assert operation(group) == "changing the group of /x"
 
 
 def test_attributes_that_a_file_cannot_have_or_does_not_have(tmp_path: Path) -> None:
