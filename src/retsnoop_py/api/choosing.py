@@ -25,7 +25,7 @@ from retsnoop_py.cause.files import Identity, groups_of
 from retsnoop_py.cause.killed import killed
 from retsnoop_py.cause.netlink import answered, words
 from retsnoop_py.cause.operation import object_of, operation
-from retsnoop_py.cause.own_words import own_decision
+from retsnoop_py.cause.own_words import instead_of_call, own_decision
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.reasons import reason_of
 from retsnoop_py.cause.wording import Wording
@@ -259,6 +259,9 @@ class Survey:
         A failing call that the command reported explains it better. If the command killed the
         process itself, a failing call that the command only hinted at explains it better, too.
         """
+        known = self._known_search(chosen) if status else None
+        if known is not None:
+            return _told(known)
         if chosen is not None and chosen.is_reported:
             return None
         unresolved = names.unresolved(self.witnessed)
@@ -277,6 +280,11 @@ class Survey:
             if reason is not None:
                 return _told(reason)
         return None
+
+    def _known_search(self, chosen: Chosen | None) -> Reason | None:
+        """Return the meaning of the line that chose the call, if it explains more than the call."""
+        choice = chosen.choice if chosen is not None else None
+        return instead_of_call(choice.line.text) if choice is not None and choice.line else None
 
     def still_running(self) -> str | None:
         """Return a warning about processes that still run, such as a daemon's; None without any."""

@@ -96,10 +96,7 @@ def _of_file(path: str, text: str) -> Reason:
     return Reason(
         "out-of-range",
         f"{text}, or not in the present state of the device.{is_now}",
-        (
-            f"cat {shell_path(path)} shows the form of a value; the kernel's documentation lists "
-            "the accepted ones (Documentation/ABI)",
-        ),
+        (f"cat {shell_path(path)} shows how a value looks; Documentation/ABI describes the file",),
         is_inferred=True,
     )
 

@@ -281,9 +281,10 @@ def _has(text: str, name: str) -> bool:
     """Return whether a text has the name as a whole word."""
     at = text.find(name)
     while at >= 0:
-        before, behind = text[at - 1 : at], text[at + len(name) : at + len(name) + 1]
+        end = at + len(name)
+        before, behind = text[at - 1 : at], text[end : end + 1]
         is_begin = not (before.isalnum() and name[0].isalnum())
-        is_end = not (behind.isalnum() and name[-1].isalnum()) and not _goes_on(text, at + len(name))
+        is_end = not (behind.isalnum() and name[-1].isalnum()) and not _goes_on(text, end)
         if is_begin and is_end:
             return True
         at = text.find(name, at + 1)

@@ -169,7 +169,7 @@ def too_large(scene: Scene) -> Reason | None:
 
 
 #: File systems without blocks on a disk, which swap files need.
-_WITHOUT_SWAP = ("tmpfs", "ramfs", "overlay", "fuse*", "9p", "virtiofs", "squashfs", "proc", "sysfs")
+_WITHOUT_SWAP = ("tmpfs", "ramfs", "overlay", "fuse*", "9p", "virtiofs", "squashfs")
 
 
 def no_swap(scene: Scene) -> Reason | None:

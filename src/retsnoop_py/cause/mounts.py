@@ -27,6 +27,7 @@ __all__ = [
     "no_known_type",
     "no_mount_point",
     "no_pivot",
+    "not_removable",
     "not_supported",
     "not_writable",
     "of_kernel",
@@ -38,6 +39,7 @@ __all__ = [
 
 #: File systems in which users cannot create files or directories.
 _FIXED = ("proc", "sysfs")
+_OF_CGROUPS = ("cgroup", "cgroup2")
 #: Mounts that are named, at most.
 _MOST_COVERED = 4
 #: File systems for which proc and sysfs have directories that stay empty: these hide no file.
@@ -163,11 +165,36 @@ def of_kernel(scene: Scene) -> Reason | None:
         f"files in the {mount.kind} file system at {show(mount.point)}.",
         (
             *((f"check the spelling: {show(alike)} exists",) if alike else ()),
-            f"ls {shell_path(os.path.dirname(path))} lists the files of this kernel; others need "
-            "another driver, module or kernel",
+            (
+                f"ls {shell_path(os.path.dirname(path))} lists the files: a missing one "
+                "needs a driver, a module or another kernel"
+            ),
         )
         if at is not None
         else ("choose another place",),
+    )
+
+
+def not_removable(scene: Scene) -> Reason | None:
+    """unlink(2) or rename(2) of a file that the kernel made."""
+    path = scene.path
+    mount = files.mount_of(path) if path else None
+    if path is None or mount is None or mount.kind not in (*_FIXED, *_OF_CGROUPS):
+        return None
+    is_of_cgroup = mount.kind in _OF_CGROUPS
+    if not os.path.lexists(path) or (is_of_cgroup and os.path.isdir(path)):
+        return None
+    advice = "leave the file there"
+    if is_of_cgroup:
+        advice = (
+            f"remove the cgroup with its files: rmdir {shell_path(os.path.dirname(path))} (after "
+            "its processes ended, and after the cgroups below it)"
+        )
+    return Reason(
+        "unsupported",
+        f"{show(path)} is in the {mount.kind} file system at {show(mount.point)}. The kernel makes "
+        "the files there, and no program can remove or rename them.",
+        (advice,),
     )
 
 
@@ -251,9 +278,11 @@ def _link_of_process(scene: Scene, one: str, two: str) -> Reason:
         f"{show(one)} is a symbolic link in /proc. The program asked for a second name of this "
         f"link, not of the file behind it, and {show(two)} is not in /proc.",
         (
-            f"link the file behind it: ln -L {shell_path(one)} {shell_path(two)} (in a program: "
-            "linkat() with AT_SYMLINK_FOLLOW). It must be in the file system of the new name, and "
-            "not removed",
+            (
+                f"link the file behind it: ln -L {shell_path(one)} {shell_path(two)} (in a "
+                "program: linkat() with AT_SYMLINK_FOLLOW). It must be in the file system of the "
+                "new name, and not removed"
+            ),
             f"or {copy}",
         ),
         is_seen_later=False,

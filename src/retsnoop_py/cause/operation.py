@@ -173,9 +173,8 @@ def operation(call: SystemCall) -> str:
         if ("{0}" in words and not object_of(call)) or ("{1}" in words and len(texts) < 2):
             continue
         address = call.address and show(str(call.address))
-        if _keeps_owner(call):
-            words = words.replace("owner", "group")
-        return words.format(*texts, a=address, f=file, s=_signal(call))
+        made = words.format(*texts, a=address, f=file, s=_signal(call))
+        return made.replace("owner", "group", 1) if _keeps_owner(call) else made
     return call.name if " " in call.name else f"{call.name}()"
 
 

@@ -315,6 +315,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EINVAL", "ERANGE", "ENOENT"), ("write*", "pwrite*"), accepted.bad_value),
     (_DENIALS, _CREATES, not_found.special),
     (_DENIALS, _CREATES, mounts.of_kernel),
+    (_DENIALS, ("unlink*", "rename*", "rmdir"), mounts.not_removable),
     # permission
     (("EACCES",), ("execve*", "open*", "*access*"), mounts.no_exec),
     (("EPERM", "EACCES"), ("mmap",), mounts.no_exec),

@@ -98,8 +98,7 @@ def _free_again(scene: Scene, where: str, free: str, grow: str) -> Reason | None
         f"{where} had no space left when the command wrote. Now {free} are free: probably the "
         "command removed its temporary files.",
         (
-            "give the command a directory with more space, for temporary files: TMPDIR=DIRECTORY "
-            "(sort -T DIRECTORY)",
+            "use a directory with more space; for temporary files: TMPDIR=DIRECTORY, sort -T",
             *((grow,) if grow else ()),
         ),
         is_inferred=True,

@@ -91,6 +91,20 @@ def test_a_search_for_one_name_is_one_reason() -> None:
     assert chosen.alike == ()
 
 
+def test_known_words_explain_more_than_one_call_of_a_search() -> None:
+    """The linker reads a symbolic link of this name, too."""
+    call_of_it = replace(CALL, name="readlink", error=errno.ENOENT, texts=((0, "-lnosuch"),))
+    text = "/usr/bin/ld: cannot find -lnosuch: No such file or directory\n"
+    witnessed = Witnessed((call_of_it,), written=(Written(4, MOUNT, MOUNT, 2, text),))
+    made = Survey(FailingCalls((), ()), witnessed, is_named=False)
+    chosen = made.chosen(failed=True)
+    assert chosen is not None
+    assert chosen.is_reported
+    reason = made.end_reason(chosen, 1)
+    assert reason is not None
+    assert "did not find the library libnosuch.so" in reason.text
+
+
 def test_known_words_of_the_program_explain_more_than_a_call_that_it_did_not_report() -> None:
     made, chosen = survey('sudo: The "no new privileges" flag is set, which prevents it.\n', SHELL)
     assert chosen is not None

@@ -231,7 +231,7 @@ def test_a_map_of_a_user_namespace(condition: str | None, words_of_it: str) -> N
 def test_a_file_of_sysfs_that_lists_its_words() -> None:
     """The kernel shows the chosen word in brackets."""
     path = "/sys/kernel/mm/transparent_hugepage/enabled"
-    if not os.path.exists(path):
+    if not Path(path).exists():
         pytest.skip("this kernel has no transparent huge pages")
     found = reason(call("write", errno.EINVAL, places=((0, place(path)),)))
     assert "takes one of these words: always, madvise, never, and not" in found.text

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import errno
-import os
 import socket
+from pathlib import Path
 from struct import pack
 
 import pytest
@@ -31,9 +31,8 @@ def refused(error: int, kind: int, head: int, *data: bytes, message: str = "") -
 
 def of(error: int, kind: int, head: bytes, *data: bytes) -> SystemCall:
     """A message with this head, of a process in our network namespace."""
-    return replace(
-        refused(error, kind, 0, head, *data), state=State(network=os.stat("/proc/self/ns/net").st_ino)
-    )
+    here = Path("/proc/self/ns/net").stat().st_ino
+    return replace(refused(error, kind, 0, head, *data), state=State(network=here))
 
 
 def test_an_interface_that_does_not_exist() -> None:
