@@ -409,6 +409,30 @@ ROWS |= {
         "mkdir -p /tmp/reasons/own; mount -t tmpfs t /tmp/reasons/own",
         "umount /tmp/reasons/own",
     ),
+    "swap file in memory": Row(
+        "swapon /tmp/reasons/memory/swap",
+        ("Files there cannot be swap space", "findmnt -t ext4,xfs,btrfs"),
+        "mkdir -p /tmp/reasons/memory; mount -t tmpfs s /tmp/reasons/memory;"
+        "dd if=/dev/zero of=/tmp/reasons/memory/swap bs=1M count=20 2>/dev/null;"
+        "chmod 600 /tmp/reasons/memory/swap; mkswap /tmp/reasons/memory/swap",
+        "umount /tmp/reasons/memory",
+    ),
+    "files of a cgroup": Row(
+        "rm -rf /sys/fs/cgroup/unwanted",
+        ("no program can remove or rename them", "rmdir /sys/fs/cgroup/unwanted"),
+        "mkdir -p /sys/fs/cgroup/unwanted",
+        "rmdir /sys/fs/cgroup/unwanted",
+    ),
+    "link of a descriptor": Row(
+        "sh -c 'exec 3</tmp/reasons/listed; ln /proc/self/fd/3 /tmp/reasons/second'",
+        ("is a symbolic link in /proc", "ln -L /proc/self/fd/3 /tmp/reasons/second"),
+    ),
+    "room that is free again": Row(
+        "sh -c 'seq 1 900000 | sort -S 1M -T /tmp/reasons/little'",
+        ("had no space left when the command wrote", "sort -T"),
+        "mkdir -p /tmp/reasons/little; mount -t tmpfs -o size=1m s /tmp/reasons/little",
+        "umount /tmp/reasons/little",
+    ),
     "inodes": Row(
         "touch /tmp/reasons/few/a /tmp/reasons/few/b /tmp/reasons/few/c",
         ("all 3 inodes are in use", "mount -o remount,nr_inodes=6"),

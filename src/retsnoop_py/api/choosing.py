@@ -370,11 +370,20 @@ def _alike(best: Choice, ranked: Sequence[Choice]) -> list[str]:
     return list(dict.fromkeys(found))[:2]
 
 
+#: Characters of the name of a process (TASK_COMM_LEN).
+_PROCESS = 15
+
+
 def _is_same_search(one: SystemCall, best: SystemCall) -> bool:
-    """Return whether both calls looked for the same name, or one for a folder of the other."""
+    """Return whether both calls looked for the same name, or one for a folder of the other.
+
+    A search of PATH is over when the process has the name of the program.
+    """
     path, other = object_of(one), object_of(best)
     if errno_name(one.error) != "ENOENT" or one.error != best.error or not path:
         return False
+    if one.name.startswith("execve") and best.process == PurePath(path).name[:_PROCESS]:
+        return True
     return PurePath(path).name == PurePath(other).name or other.startswith(f"{path}/")
 
 

@@ -123,8 +123,13 @@ def lines_of(witnessed: Witnessed) -> list[Line]:
     """
     open_lines: dict[tuple[int, int], Line] = {}
     found: list[Line] = []
+    drawn: set[tuple[int, int]] = set()
     for piece in witnessed.written:
         key = piece.pid, piece.stream
+        # a meter of progress draws its line again, and no text continues it
+        if key in drawn and key in open_lines:
+            found.append(open_lines.pop(key))
+        drawn = drawn | {key} if "\r" in piece.text.rstrip("\r\n") else drawn - {key}
         for text in piece.text.splitlines(keepends=True):
             before = open_lines.pop(key, None)
             if before is None:

@@ -162,7 +162,7 @@ def too_large(scene: Scene) -> Reason | None:
         (
             "use a file system such as exfat or ext4, or split the file: split -b 4000M"
             if is_fat
-            else "choose a smaller size",
+            else "choose a smaller size, or a file system for larger files, such as XFS",
         ),
         is_seen_later=False,
     )

@@ -37,6 +37,8 @@ __all__ = [
     "too_long",
 ]
 
+#: Folders of programs that PATH often lacks, as after su without the option -.
+_UNSEARCHED = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/games", "/snap/bin")
 #: Folders of a search that are named.
 _MOST_FOLDERS = 8
 #: Characters of a host name (__NEW_UTS_LEN).
@@ -89,7 +91,15 @@ def searched(scene: Scene) -> Reason | None:
 
 def _how_to_get(name: str) -> Iterator[str]:
     names: set[str] = set()
-    for folder in (path_of_caller() or "").split(":"):
+    searched = (path_of_caller() or "").split(":")
+    for folder in _UNSEARCHED:
+        if folder not in searched and os.access(os.path.join(folder, name), os.X_OK):
+            yield (
+                f"give the path {shell_path(os.path.join(folder, name))}, or search there: "
+                f"PATH=$PATH:{folder}"
+            )
+            return
+    for folder in searched:
         try:
             names.update(os.listdir(folder or "."))
         except OSError:

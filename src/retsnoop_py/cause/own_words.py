@@ -27,6 +27,7 @@ class Words(Struct, frozen=True, forbid_unknown_fields=True):
     text: str
     advice: tuple[str, ...]
     instead: bool = False
+    output: bool = False
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,7 +43,9 @@ def own_words() -> tuple[Words, ...]:
 def own_decision(witnessed: Witnessed) -> Reason | None:
     """Return the meaning of the last line of standard error with a rule; None without one."""
     for line in reversed(lines_of(witnessed)[-LINES:]):
-        if line.stream == _ERRORS and (found := _meaning(line.text, own_words())) is not None:
+        rows = [one for one in own_words() if one.output or line.stream == _ERRORS]
+        found = _meaning(line.text, rows)
+        if found is not None:
             return found
     return None
 

@@ -81,13 +81,14 @@ def test_a_search_for_one_name_is_one_reason() -> None:
     calls = (
         looked_for(1, "openat", "/usr/local/include/x/lib.h"),
         looked_for(2, "readlink", "/usr/include/x"),
+        looked_for(2, "execve", "/usr/local/bin/mount"),
         looked_for(3, "openat", "/usr/include/x/lib.h"),
     )
     text = "fatal error: x/lib.h: No such file or directory\n"
     witnessed = Witnessed(calls, written=(Written(4, MOUNT, MOUNT, 2, text),))
     chosen = Survey(FailingCalls((), ()), witnessed, is_named=False).chosen(failed=True)
     assert chosen is not None
-    assert chosen.call is calls[2]
+    assert chosen.call is calls[3]
     assert chosen.alike == ()
 
 

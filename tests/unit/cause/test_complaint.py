@@ -258,6 +258,18 @@ def test_the_message_of_a_netlink_answer_is_the_command_s_own_words() -> None:
     assert Evidence.ANSWER not in best(Witnessed((silent,), written)).evidence
 
 
+def test_a_message_behind_a_meter_of_progress_is_a_line_of_its_own() -> None:
+    """curl(1) writes its warning behind the line that it draws again and again."""
+    failed = call(20, "openat", errno.ENOENT, "/nodir/x")
+    noise = call(5, "openat", errno.ENOENT, "/root/.curlrc")
+    text = f"Warning: Failed to open the file /nodir/x: {os.strerror(errno.ENOENT)}\n"
+    written = (wrote(10, "\r  0  0"), wrote(12, "\r  0  0"), wrote(30, text))
+    found = best(Witnessed((noise, failed), written))
+    assert found.call is failed
+    assert found.line is not None
+    assert found.line.text == text
+
+
 @pytest.mark.parametrize(
     "piece", ["." * 512, "errno 1" + "0" * 505, "a/" * 256], ids=["dots", "digits", "names"]
 )

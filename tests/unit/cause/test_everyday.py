@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from tests.unit.cause.test_reasons import OTHER, call, reason
 
-from retsnoop_py.cause import files, mounts, sysctl
+from retsnoop_py.cause import files, mounts, not_found, sysctl
 from retsnoop_py.cause.events import Address, Place, State, Witnessed, Written
 from retsnoop_py.cause.files import Identity, mount_of
 from retsnoop_py.cause.operation import operation
@@ -247,6 +247,27 @@ def test_a_file_system_that_has_room_again(tmp_path: Path) -> None:
     assert "had no space left when the command wrote. Now " in found.text
     assert "TMPDIR=DIRECTORY" in found.advice[0]
     assert found.is_inferred
+
+
+def test_a_mount_without_its_helper() -> None:
+    """mount(8) passes the type and its options to the kernel if there is no /sbin/mount.ceph."""
+    if any(Path(one).exists() for one in ("/sbin/mount.ceph", "/usr/sbin/mount.ceph")):
+        pytest.skip("this machine has mount.ceph")
+    texts = ((0, "host:/"), (1, "/mnt"), (2, "ceph"))
+    found = reason(call("mount", errno.EINVAL, *texts, process="mount"))
+    assert (
+        found.text == "There is no program /sbin/mount.ceph, which mount needs for the type ceph."
+    )
+    assert found.advice == ("install the package ceph-common",)
+
+
+def test_a_program_outside_of_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tool").touch(0o755)
+    monkeypatch.setattr(not_found, "_UNSEARCHED", (str(tmp_path),))
+    found = not_found.not_in_folders("tool", ["/bin"])
+    assert found.advice == (
+        f"give the path {tmp_path}/tool, or search there: PATH=$PATH:{tmp_path}",
+    )
 
 
 def test_a_lock_file_that_was_left(tmp_path: Path) -> None:
