@@ -18,12 +18,13 @@ import pytest
 from tests.unit.cause.test_reasons import OTHER, call, reason
 
 from retsnoop_py.cause import files, mounts, not_found, sysctl
-from retsnoop_py.cause.events import Address, Place, State, Witnessed, Written
+from retsnoop_py.cause.events import Address, Denied, Place, State, Witnessed, Written
 from retsnoop_py.cause.files import Identity, mount_of
 from retsnoop_py.cause.operation import operation
 from retsnoop_py.cause.own_words import own_decision, own_words
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.reasons import reason_of
+from retsnoop_py.kernel.capabilities import CAPABILITIES
 
 
 def here(**changes: object) -> State:
@@ -226,6 +227,20 @@ def test_a_map_of_a_user_namespace(condition: str | None, words_of_it: str) -> N
     assert found is not None
     assert found.text.startswith(words_of_it)
     assert found.is_inferred == (condition is None)
+
+
+@pytest.mark.parametrize(
+    ("name", "words_of_it"),
+    [("SYS_ADMIN", "The writer does not have CAP_SYS_ADMIN"), ("SETGID", "The map has users or")],
+)
+def test_a_map_of_a_user_namespace_by_the_tested_capability(name: str, words_of_it: str) -> None:
+    one = call("write", errno.EPERM, state=State(begin=1))
+    denied = Denied(1, one.tid, CAPABILITIES.index(name))
+    seen, who = Witnessed((one,), denied=(denied,)), Identity(65534, 65534)
+    found = reason_of(Scene(one, seen, who, chain=("proc_gid_map_write", "map_write")))
+    assert found is not None
+    assert found.text.startswith(words_of_it)
+    assert not found.is_inferred
 
 
 def test_a_file_of_sysfs_that_lists_its_words() -> None:
