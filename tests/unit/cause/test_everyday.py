@@ -294,6 +294,16 @@ def test_a_lock_file_that_was_left(tmp_path: Path) -> None:
     assert found.is_inferred
 
 
+def test_a_file_that_exists_and_cannot_be_removed() -> None:
+    """tar(1) removes an existing file first, and only reports that it exists."""
+    who = {"uid": 65534, "gid": 65534}
+    unlinked = call("unlinkat", errno.EACCES, (1, "/etc/passwd"), **who)
+    found = reason(call("openat", errno.EEXIST, (1, "/etc/passwd"), **who), unlinked)
+    assert found.kind == "file-mode"
+    assert found.text.startswith("There is a file /etc/passwd already, and the command could not")
+    assert "may not add or remove entries in the directory /etc" in found.text
+
+
 def test_swap_space_in_memory() -> None:
     if (mount := mount_of("/dev/shm")) is None or mount.kind != "tmpfs":
         pytest.skip("/dev/shm is no tmpfs here")
