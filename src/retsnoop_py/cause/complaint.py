@@ -123,20 +123,17 @@ def lines_of(witnessed: Witnessed) -> list[Line]:
     """
     open_lines: dict[tuple[int, int], Line] = {}
     found: list[Line] = []
-    drawn: set[tuple[int, int]] = set()
     for piece in witnessed.written:
         key = piece.pid, piece.stream
-        # a meter of progress draws its line again, and no text continues it
-        if key in drawn and key in open_lines:
-            found.append(open_lines.pop(key))
-        drawn = drawn | {key} if "\r" in piece.text.rstrip("\r\n") else drawn - {key}
         for text in piece.text.splitlines(keepends=True):
             before = open_lines.pop(key, None)
             if before is None:
                 line = Line(piece.time, piece.pid, piece.stream, text)
             else:
                 whole = (before.text + text)[-_MOST_CHARACTERS:]
-                line = Line(before.time, before.pid, before.stream, whole)
+                # a meter of progress writes its line again, before and after the call
+                when = piece.time if "\r" in whole.rstrip("\r\n") else before.time
+                line = Line(when, before.pid, before.stream, whole)
             if text.endswith("\n"):
                 found.append(line)
             else:
