@@ -221,7 +221,7 @@ ROWS = {
     "netlink": Row("ip link set eth9 up", ("There is no network interface eth9",)),
     "netlink capability": Row(
         f"{NOBODY} ip address add 10.1.1.1/24 dev lo",
-        ("the address 10.1.1.1 failed with EPERM", "This requires CAP_NET_ADMIN"),
+        ("the address 10.1.1.1/24 of lo failed with EPERM", "This requires CAP_NET_ADMIN"),
     ),
     "error of a connection": Row(
         "curl -sS http://127.0.0.1:7070/",
@@ -408,6 +408,30 @@ ROWS |= {
         ("in use by the command itself: its current directory is /tmp/reasons/own",),
         "mkdir -p /tmp/reasons/own; mount -t tmpfs t /tmp/reasons/own",
         "umount /tmp/reasons/own",
+    ),
+    "swap file in memory": Row(
+        "swapon /tmp/reasons/memory/swap",
+        ("Files there cannot be swap space", "findmnt -t ext4,xfs,btrfs"),
+        "mkdir -p /tmp/reasons/memory; mount -t tmpfs s /tmp/reasons/memory;"
+        "dd if=/dev/zero of=/tmp/reasons/memory/swap bs=1M count=20 2>/dev/null;"
+        "chmod 600 /tmp/reasons/memory/swap; mkswap /tmp/reasons/memory/swap",
+        "umount /tmp/reasons/memory",
+    ),
+    "files of a cgroup": Row(
+        "rm -rf /sys/fs/cgroup/unwanted",
+        ("no program can remove or rename them", "rmdir /sys/fs/cgroup/unwanted"),
+        "mkdir -p /sys/fs/cgroup/unwanted",
+        "rmdir /sys/fs/cgroup/unwanted",
+    ),
+    "link of a descriptor": Row(
+        "sh -c 'exec 3</tmp/reasons/listed; ln /proc/self/fd/3 /tmp/reasons/second'",
+        ("is a symbolic link in /proc", "ln -L /proc/self/fd/3 /tmp/reasons/second"),
+    ),
+    "room that is free again": Row(
+        "sh -c 'seq 1 900000 | sort -S 1M -T /tmp/reasons/little'",
+        ("had no space left when the command wrote", "sort -T"),
+        "mkdir -p /tmp/reasons/little; mount -t tmpfs -o size=1m s /tmp/reasons/little",
+        "umount /tmp/reasons/little",
     ),
     "inodes": Row(
         "touch /tmp/reasons/few/a /tmp/reasons/few/b /tmp/reasons/few/c",

@@ -38,7 +38,7 @@ ALLOWED = {
     ("cause/limits.py", "_number"): "a file of a cgroup",
     ("cause/modules.py", "_is_disabled"): "a setting of the kernel",
     ("cause/modules.py", "has_module"): "modules.dep of the running kernel",
-    ("cause/mounts.py", "file_system_type"): "/proc/filesystems",
+    ("cause/mount_types.py", "file_system_type"): "/proc/filesystems",
     ("cause/names.py", "_servers"): "/etc/resolv.conf",
     ("cause/network.py", "_down"): "/sys/class/net, a name of that directory",
     ("cause/network.py", "_sockets"): "/proc/net, one of four names",

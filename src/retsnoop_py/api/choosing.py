@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -23,8 +24,8 @@ from retsnoop_py.cause.events import SystemCall, Witnessed
 from retsnoop_py.cause.files import Identity, groups_of
 from retsnoop_py.cause.killed import killed
 from retsnoop_py.cause.netlink import answered, words
-from retsnoop_py.cause.operation import operation
-from retsnoop_py.cause.own_words import own_decision
+from retsnoop_py.cause.operation import object_of, operation
+from retsnoop_py.cause.own_words import instead_of_call, own_decision
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.reasons import reason_of
 from retsnoop_py.cause.wording import Wording
@@ -258,6 +259,9 @@ class Survey:
         A failing call that the command reported explains it better. If the command killed the
         process itself, a failing call that the command only hinted at explains it better, too.
         """
+        known = self._known_search(chosen) if status else None
+        if known is not None:
+            return _told(known)
         if chosen is not None and chosen.is_reported:
             return None
         unresolved = names.unresolved(self.witnessed)
@@ -276,6 +280,11 @@ class Survey:
             if reason is not None:
                 return _told(reason)
         return None
+
+    def _known_search(self, chosen: Chosen | None) -> Reason | None:
+        """Return the meaning of the line that chose the call, if it explains more than the call."""
+        choice = chosen.choice if chosen is not None else None
+        return instead_of_call(choice.line.text) if choice is not None and choice.line else None
 
     def still_running(self) -> str | None:
         """Return a warning about processes that still run, such as a daemon's; None without any."""
@@ -354,9 +363,28 @@ def _alike(best: Choice, ranked: Sequence[Choice]) -> list[str]:
         if one.points != best.points:
             break
         text = f"{_what(one.call)} ({errno_name(one.call.error)})"
+        if _is_same_search(one.call, best.call):
+            continue
         if text != f"{_what(best.call)} ({errno_name(best.call.error)})":
             found.append(text)
     return list(dict.fromkeys(found))[:2]
+
+
+#: Characters of the name of a process (TASK_COMM_LEN).
+_PROCESS = 15
+
+
+def _is_same_search(one: SystemCall, best: SystemCall) -> bool:
+    """Return whether both calls looked for the same name, or one for a folder of the other.
+
+    A search of PATH is over when the process has the name of the program.
+    """
+    path, other = object_of(one), object_of(best)
+    if errno_name(one.error) != "ENOENT" or one.error != best.error or not path:
+        return False
+    if one.name.startswith("execve") and best.process == PurePath(path).name[:_PROCESS]:
+        return True
+    return PurePath(path).name == PurePath(other).name or other.startswith(f"{path}/")
 
 
 def _what(call: SystemCall) -> str:

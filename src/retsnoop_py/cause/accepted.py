@@ -16,7 +16,7 @@ from retsnoop_py.cause import files
 from retsnoop_py.cause.modules import has_module
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
-from retsnoop_py.cause.shell import shell_word
+from retsnoop_py.cause.shell import shell_path, shell_word
 from retsnoop_py.errors import DataError
 from retsnoop_py.foreign_path import open_file
 from retsnoop_py.kernel.errno import errno_name
@@ -37,7 +37,7 @@ _TAKES = (
     ("/proc/irq/*/smp_affinity", "a hexadecimal mask of CPUs that are online"),
     ("/proc/irq/*/smp_affinity_list", "a list of CPUs that are online, such as 0-1"),
     ("/sys/devices/system/cpu/cpu*/online", "0 or 1"),
-    ("/sys/block/*/queue/read_ahead_kb", "a number of KiB"),
+    ("/sys/*/queue/read_ahead_kb", "a number of KiB"),
 )
 #: Settings with module names as values, by path, and the common prefix of these names.
 _MODULES = (
@@ -50,9 +50,9 @@ _LISTED = (
     ("/sys/devices/system/clocksource/*/current_clocksource", "available_clocksource"),
     ("/proc/sys/net/ipv4/tcp_congestion_control", "tcp_available_congestion_control"),
     ("/sys/power/*", ""),
-    ("/sys/block/*/queue/scheduler", ""),
-    ("/sys/kernel/mm/transparent_hugepage/*", ""),
 )
+#: Files of sysfs that list all accepted words show the chosen word in brackets.
+_CHOSEN = re.compile(r"(?:[\w-]+ )*\[[\w-]+\](?: [\w-]+)*")
 
 
 def bad_value(scene: Scene) -> Reason | None:
@@ -81,11 +81,23 @@ def bad_value(scene: Scene) -> Reason | None:
     if allowed:
         return Reason(kind, f"{what} takes {allowed}, and not {given}.", (f"write {allowed}",))
     if kind != "sysctl":
-        return None
+        return _of_file(path, f"{what} does not accept {given}")
     return Reason(
         kind,
         f"{what} does not accept {given}: it is out of range, or has the wrong format.{is_now}",
         ("choose another value: the kernel's documentation of the setting has the range",),
+    )
+
+
+def _of_file(path: str, text: str) -> Reason:
+    """Return the reason for a file whose accepted values are unknown."""
+    value = _read(path)
+    is_now = f" It has {show(value)} now." if value and len(value) < _SHOWN else ""
+    return Reason(
+        "out-of-range",
+        f"{text}, or not in the present state of the device.{is_now}",
+        (f"cat {shell_path(path)} shows how a value looks; Documentation/ABI describes the file",),
+        is_inferred=True,
     )
 
 
@@ -118,10 +130,10 @@ def _numbers(low: int | None, high: int | None) -> str:
 
 def _listed(path: str) -> str:
     """Return the accepted words of a file from its own or a neighbour's list; "" without a list."""
-    for pattern, beside in _LISTED:
-        if fnmatchcase(path, pattern):
-            text = _read(str(Path(path).with_name(beside)) if beside else path)
-            words = re.sub(r"[\[\]]", "", text).split()
-            if words and len(text) < _SHOWN * 2:
-                return f"one of these words: {', '.join(words)}"
-    return ""
+    beside = next((one for pattern, one in _LISTED if fnmatchcase(path, pattern)), None)
+    text = _read(str(Path(path).with_name(beside)) if beside else path)
+    if beside is None and not (path.startswith("/sys/") and _CHOSEN.fullmatch(text)):
+        return ""
+    words = re.sub(r"[\[\]]", "", text).split()
+    is_shown = words and len(text) < _SHOWN * 2
+    return f"one of these words: {', '.join(words)}" if is_shown else ""

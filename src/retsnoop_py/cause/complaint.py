@@ -131,7 +131,9 @@ def lines_of(witnessed: Witnessed) -> list[Line]:
                 line = Line(piece.time, piece.pid, piece.stream, text)
             else:
                 whole = (before.text + text)[-_MOST_CHARACTERS:]
-                line = Line(before.time, before.pid, before.stream, whole)
+                # a meter of progress writes its line again, before and after the call
+                when = piece.time if "\r" in whole.rstrip("\r\n") else before.time
+                line = Line(when, before.pid, before.stream, whole)
             if text.endswith("\n"):
                 found.append(line)
             else:
@@ -281,13 +283,19 @@ def _has(text: str, name: str) -> bool:
     """Return whether a text has the name as a whole word."""
     at = text.find(name)
     while at >= 0:
-        before, behind = text[at - 1 : at], text[at + len(name) : at + len(name) + 1]
+        end = at + len(name)
+        before, behind = text[at - 1 : at], text[end : end + 1]
         is_begin = not (before.isalnum() and name[0].isalnum())
-        is_end = not (behind.isalnum() and name[-1].isalnum())
+        is_end = not (behind.isalnum() and name[-1].isalnum()) and not _goes_on(text, end)
         if is_begin and is_end:
             return True
         at = text.find(name, at + 1)
     return False
+
+
+def _goes_on(text: str, at: int) -> bool:
+    """Return whether a file name continues at this place: /tmp/prog is not named by /tmp/prog.c."""
+    return text[at : at + 1] in (".", "-", "_") and text[at + 1 : at + 2].isalnum()
 
 
 def _plain_name(name: str) -> str:

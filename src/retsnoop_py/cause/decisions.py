@@ -14,9 +14,11 @@ from functools import lru_cache
 
 from msgspec import Struct
 
+from retsnoop_py.cause.denied import denials
 from retsnoop_py.cause.operation import described, object_of, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.tables import read_table
+from retsnoop_py.kernel.capabilities import capability_name
 from retsnoop_py.kernel.errno import errno_name
 
 __all__ = ["Meaning", "decision", "decisions", "usual", "usual_meanings"]
@@ -35,6 +37,7 @@ class Meaning(Struct, frozen=True, forbid_unknown_fields=True):
     families: tuple[int, ...] = ()
     functions: tuple[str, ...] = ()
     condition: str = ""
+    denied: tuple[str, ...] = ()
     several: bool = False
 
 
@@ -62,7 +65,7 @@ def decision(scene: Scene) -> Reason | None:
             values = _values(row, scene)
             if values is not None:
                 text = row.text.format(*values)
-                return Reason(row.kind, text, row.advice, is_seen_later=False)
+                return Reason(row.kind, text, row.advice, False, is_inferred=row.several)
     return None
 
 
@@ -98,6 +101,8 @@ def _call_fits(row: Meaning, scene: Scene) -> bool:
 def _values(row: Meaning, scene: Scene) -> list[int] | None:
     """Return the values in the condition, in the order of its groups; None if it does not fit."""
     if not row.condition:
+        return []
+    if row.denied and {capability_name(one.capability) for one in denials(scene)} & {*row.denied}:
         return []
     found = re.search(row.condition, scene.condition or "")
     if found is None:

@@ -14,7 +14,7 @@ from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.kernel.capabilities import CAPABILITIES, capability_name
 from retsnoop_py.kernel.errno import errno_name
 
-__all__ = ["capability", "has_capability", "missing_call", "seccomp"]
+__all__ = ["capability", "denials", "has_capability", "missing_call", "seccomp"]
 
 
 def seccomp(scene: Scene) -> Reason | None:

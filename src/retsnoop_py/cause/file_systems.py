@@ -19,6 +19,7 @@ __all__ = [
     "missing_attribute",
     "no_name_space",
     "no_owners",
+    "no_swap",
     "no_user_attribute",
     "server_gone",
     "too_large",
@@ -161,9 +162,32 @@ def too_large(scene: Scene) -> Reason | None:
         (
             "use a file system such as exfat or ext4, or split the file: split -b 4000M"
             if is_fat
-            else "choose a smaller size",
+            else "choose a smaller size, or a file system for larger files, such as XFS",
         ),
         is_seen_later=False,
+    )
+
+
+#: File systems without blocks on a disk, which swap files need.
+_WITHOUT_SWAP = ("tmpfs", "ramfs", "overlay", "fuse*", "9p", "virtiofs", "squashfs")
+
+
+def no_swap(scene: Scene) -> Reason | None:
+    """swapon(2) of a file in a file system that cannot have swap files (EINVAL)."""
+    path = scene.path
+    mount = files.mount_of(path) if path else None
+    if path is None or mount is None or not os.path.isfile(path):
+        return None
+    if not any(fnmatchcase(mount.kind, one) for one in _WITHOUT_SWAP):
+        return None
+    return Reason(
+        "unsupported",
+        f"{show(path)} is in the {mount.kind} file system at {show(mount.point)}. Files there "
+        "cannot be swap space.",
+        (
+            "put the swap file on a disk: findmnt -t ext4,xfs,btrfs lists such places",
+            "or use compressed memory as swap space: modprobe zram; zramctl --find --size 1G",
+        ),
     )
 
 

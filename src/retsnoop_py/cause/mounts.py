@@ -4,28 +4,25 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
-from pathlib import Path
 
 from retsnoop_py.cause import files
-from retsnoop_py.cause.modules import file_system_module
 from retsnoop_py.cause.operation import MOUNT_CHANGES, operation, path_of, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path
-from retsnoop_py.text import close_names
 
 __all__ = [
     "covered",
     "encrypted",
-    "file_system_type",
     "is_mounted",
     "is_shared",
     "missing_layer",
     "no_device",
     "no_exec",
-    "no_known_type",
     "no_mount_point",
     "no_pivot",
+    "not_removable",
     "not_supported",
     "not_writable",
     "of_kernel",
@@ -37,6 +34,7 @@ __all__ = [
 
 #: File systems in which users cannot create files or directories.
 _FIXED = ("proc", "sysfs")
+_OF_CGROUPS = ("cgroup", "cgroup2")
 #: Mounts that are named, at most.
 _MOST_COVERED = 4
 #: File systems for which proc and sysfs have directories that stay empty: these hide no file.
@@ -46,8 +44,6 @@ _ON_EMPTY = (
 )
 #: mmap(2): the argument with the descriptor, and PROT_EXEC.
 _MAPPED, _PROT_EXEC = 4, 4
-#: mount(8) tries one type after the other if it does not recognize the file system.
-_GUESSES = 2
 #: mount(2): flags of linux/mount.h.
 _MS_BIND, _MS_MOVE = 1 << 12, 1 << 13
 #: open(2): create the file.
@@ -155,11 +151,43 @@ def of_kernel(scene: Scene) -> Reason | None:
     at = {"open": 1, "openat": 2}.get(scene.call.name)
     if os.path.lexists(path) or (at is not None and not scene.call.arguments[at] & _O_CREAT):
         return None
+    alike = files.near(path)
     return Reason(
         "unsupported",
-        f"{show(path)} cannot be created: the {mount.kind} file system at {show(mount.point)} only "
-        "has the files that the kernel makes.",
-        ("choose another place",),
+        f"{show(path)} does not exist, and no program can create it: only the kernel makes the "
+        f"files in the {mount.kind} file system at {show(mount.point)}.",
+        (
+            *((f"check the spelling: {show(alike)} exists",) if alike else ()),
+            (
+                f"ls {shell_path(os.path.dirname(path))} lists the files: a missing one "
+                "needs a driver, a module or another kernel"
+            ),
+        )
+        if at is not None
+        else ("choose another place",),
+    )
+
+
+def not_removable(scene: Scene) -> Reason | None:
+    """unlink(2) or rename(2) of a file that the kernel made."""
+    path = scene.path
+    mount = files.mount_of(path) if path else None
+    if path is None or mount is None or mount.kind not in (*_FIXED, *_OF_CGROUPS):
+        return None
+    is_of_cgroup = mount.kind in _OF_CGROUPS
+    if not os.path.lexists(path) or (is_of_cgroup and os.path.isdir(path)):
+        return None
+    advice = "leave the file there"
+    if is_of_cgroup:
+        advice = (
+            f"remove the cgroup with its files: rmdir {shell_path(os.path.dirname(path))} (after "
+            "its processes ended, and after the cgroups below it)"
+        )
+    return Reason(
+        "unsupported",
+        f"{show(path)} is in the {mount.kind} file system at {show(mount.point)}. The kernel makes "
+        "the files there, and no program can remove or rename them.",
+        (advice,),
     )
 
 
@@ -193,6 +221,8 @@ def two_file_systems(scene: Scene) -> Reason | None:
     one, two = _copied(scene) if is_copy else [path_of(scene.call, number) for number in (0, 1)]
     if one is None or two is None:
         return None
+    if scene.call.name.startswith("link") and _OF_PROCESS.fullmatch(one):
+        return _link_of_process(scene, one, two)
     mounts = files.mount_of(one), files.mount_of(two if is_copy else os.path.dirname(two))
     if mounts[0] is None or mounts[1] is None or mounts[0].point == mounts[1].point:
         return None
@@ -217,65 +247,45 @@ def two_file_systems(scene: Scene) -> Reason | None:
     )
 
 
+#: Links of /proc to the files and directories of a process.
+_OF_PROCESS = re.compile(
+    r"/proc/(?:self|thread-self|\d+)(?:/task/\d+)?/(?:fd/\d+|exe|cwd|root|map_files/\S+)"
+)
+_AT_SYMLINK_FOLLOW = 0x400
+
+
+def _link_of_process(scene: Scene, one: str, two: str) -> Reason:
+    """link(2) or linkat(2) of such a link: without AT_SYMLINK_FOLLOW of the link itself."""
+    copy = f"copy the file while the process runs: cp {shell_path(one)} {shell_path(two)}"
+    if scene.call.name == "linkat" and scene.call.arguments[4] & _AT_SYMLINK_FOLLOW:
+        return Reason(
+            "two-file-systems",
+            f"The file behind {show(one)} is in another file system than {show(two)}, or in "
+            "another mount of the same file system.",
+            (copy,),
+            is_seen_later=False,
+            is_inferred=True,
+        )
+    return Reason(
+        "two-file-systems",
+        f"{show(one)} is a symbolic link in /proc. The program asked for a second name of this "
+        f"link, not of the file behind it, and {show(two)} is not in /proc.",
+        (
+            (
+                f"link the file behind it: ln -L {shell_path(one)} {shell_path(two)} (in a "
+                "program: linkat() with AT_SYMLINK_FOLLOW). It must be in the file system of the "
+                "new name, and not removed"
+            ),
+            f"or {copy}",
+        ),
+        is_seen_later=False,
+    )
+
+
 def _copied(scene: Scene) -> list[str | None]:
     """The paths of the two descriptors of copy_file_range(2)."""
     places = [scene.call.place(number) for number in (0, 2)]
     return [one.path if one is not None else None for one in places]
-
-
-def file_system_type(scene: Scene) -> Reason | None:
-    """mount(2) of a type that this kernel does not have."""
-    kind = scene.call.text(2 if scene.call.name == "mount" else 0)
-    try:
-        known = {line.split()[-1] for line in Path("/proc/filesystems").read_text().splitlines()}
-    except OSError:
-        return None
-    if not kind or kind in known:
-        return None
-    advice = file_system_module(kind)
-    if advice is not None:
-        text = f"The module of the file system type {show(kind)} is not loaded."
-        return Reason("module", text, advice)
-    alike = close_names(kind, sorted(known), 1)
-    return Reason(
-        "unsupported",
-        f"This kernel does not support the file system type {show(kind)}: it is not built in, and "
-        f"/lib/modules/{os.uname().release} has no module for it.",
-        (
-            f"check the spelling: {alike[0]} exists"
-            if alike
-            else "check the spelling, or install the package that has the module",
-        ),
-    )
-
-
-def no_known_type(scene: Scene) -> Reason | None:
-    """mount(8) tried several types for a device, and the device has none of them."""
-    call = scene.call
-    device = path_of(call, 0)
-    if device is None or not stat.S_ISBLK(os.stat(device).st_mode):
-        return None
-    tried = dict.fromkeys(
-        kind
-        for one in scene.witnessed.calls
-        if (one.name, one.pid, one.text(0)) == ("mount", call.pid, call.text(0))
-        and (kind := one.text(2)) is not None
-    )
-    if len(tried) < _GUESSES:
-        return None
-    quoted = shell_path(device)
-    return Reason(
-        "format",
-        f"mount found no file system on {show(device)}. It tried the types that the kernel has: "
-        f"{', '.join(map(show, tried))}.",
-        (
-            (
-                f"lsblk -f {quoted} shows the partitions and what is on them; mount a partition, "
-                "not the disk"
-            ),
-            f"if the device is empty, create a file system: mkfs.ext4 {quoted} (erases the device)",
-        ),
-    )
 
 
 def no_mount_point(scene: Scene) -> Reason | None:

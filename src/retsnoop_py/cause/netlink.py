@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from socket import AF_INET, AF_INET6, inet_ntop
+from socket import AF_INET, AF_INET6, if_indextoname, inet_ntop
 from struct import unpack_from
 
 from retsnoop_py.cause.events import Request, SystemCall
+from retsnoop_py.cause.network import is_elsewhere
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import is_nft_name, shell_word
@@ -30,7 +31,8 @@ class _Object(Value):
     """A kind of object that rtnetlink messages are about.
 
     ``head`` bytes precede the attributes, of which ``names`` are the object's name or address.
-    ``command`` shows such objects.
+    ``command`` shows such objects. ``has_index``: the head has the index of a network interface
+    (4 bytes at offset 4).
     """
 
     name: str
@@ -38,15 +40,16 @@ class _Object(Value):
     head: int
     names: tuple[int, ...]
     command: str
+    has_index: bool = True
 
 
 #: By type of RTM_NEW* (linux/rtnetlink.h).
 _OBJECTS = {
     16: _Object("LINK", "network interface", 16, (3, 53), "ip link"),
     20: _Object("ADDR", "address", 8, (2, 1), "ip address"),
-    24: _Object("ROUTE", "route", 12, (1,), "ip route"),
+    24: _Object("ROUTE", "route", 12, (1,), "ip route", has_index=False),
     28: _Object("NEIGH", "neighbour entry", 12, (1,), "ip neigh"),
-    32: _Object("RULE", "routing rule", 12, (), "ip rule"),
+    32: _Object("RULE", "routing rule", 12, (), "ip rule", has_index=False),
     36: _Object("QDISC", "queueing discipline", 20, (1,), "tc qdisc"),
     40: _Object("TCLASS", "traffic class", 20, (1,), "tc class show dev INTERFACE"),
     44: _Object("TFILTER", "traffic filter", 20, (1,), "tc filter show dev INTERFACE"),
@@ -181,13 +184,46 @@ def words(call: SystemCall) -> str:
         return rule[1]
     if request is None or found is None:
         return f"a {call.name} request"
-    name = object_of(request)
+    name, interface = _with_length(request, found), _interface(call, found)
     what = f"the {found.noun} {show(name)}" if name else f"a {found.noun}"
+    if found.name == "LINK":
+        if interface:
+            return f"{_VERBS[request.type & 3][1].split()[-1]} the {found.noun} {show(interface)}"
+    elif interface:
+        what += f" of {show(interface)}"
     if found.name == "ROUTE":
         gateway = _attribute(request, found.head, _GATEWAY)
-        what = f"the route to {name}" if name else "a route"
+        what = _route(request, name)
         what += f" via {_address(gateway)}" if gateway else ""
     return f"{_VERBS[request.type & 3][1]} {what}"
+
+
+def _with_length(request: Request, found: _Object) -> str:
+    """Return the name or address of the object; an address with the length of its network."""
+    name = object_of(request)
+    if name and found.name in ("ADDR", "ROUTE"):
+        return f"{name}/{request.data[1]}"
+    return name
+
+
+def _route(request: Request, name: str) -> str:
+    if name:
+        return f"the route to {name}"
+    return "the default route" if request.data[1:2] == b"\0" else "a route"
+
+
+def _interface(call: SystemCall, found: _Object) -> str:
+    """Return the name of the interface with the index in the message; "" if it is unknown."""
+    request = call.request
+    if request is None or not found.has_index or len(request.data) < found.head:
+        return ""
+    (index,) = unpack_from("=i", request.data, 4)
+    if index <= 0 or is_elsewhere(call):
+        return ""
+    try:
+        return if_indextoname(index)
+    except OSError:
+        return ""
 
 
 def reason(scene: Scene) -> Reason | None:
@@ -205,16 +241,20 @@ def reason(scene: Scene) -> Reason | None:
         return answered([request.message])
     if found is None:
         return _reason_of_nftables(request, error)
-    what = f"{found.noun} {show(name)}" if name else f"such {found.noun}"
+    name = _with_length(request, found)
+    what = f"{found.noun} {show(name)}" if name else found.noun
+    if found.name == "ROUTE":
+        what = _route(request, name).split(" ", 1)[1]
     if error == "EEXIST":
-        text = f"There is a {what} already." if name else f"There is {what} already."
+        article = "an" if what[0] in "aeiou" else "a"
+        text = f"There is {article} {what} already."
         advice = [f"{found.command} lists what is there"]
         if found.name in _REPLACED:
             advice.append(f"{found.command} replace ... changes it")
         return Reason("exists", text, tuple(advice), is_seen_later=False)
     if error in ("ESRCH", "ENOENT", "EADDRNOTAVAIL") and request.type & 3:
-        text = f"There is no {what.removeprefix('such ')}" + (
-            "." if name else " that fits the given values."
+        text = f"There is no {what}" + (
+            "." if name and found.name == "ADDR" else " that fits all given values."
         )
         advice = [f"{found.command} lists what is there"]
         return Reason("not-found", text, tuple(advice), is_seen_later=False)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from socket import AF_INET, AF_INET6, AF_UNIX, AddressFamily
 
+from retsnoop_py.cause.events import SystemCall
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.search import SECONDS
@@ -57,7 +58,7 @@ def address_in_use(scene: Scene) -> Reason | None:
             f"The file {address.path} exists already.",
             (f"rm {shell_path(address.path)}, if no program uses that socket",),
         )
-    if scene.call.state is not None and is_elsewhere(scene):
+    if scene.call.state is not None and is_elsewhere(scene.call):
         return Reason(
             "busy",
             f"Port {address.port} is in use in the network namespace of the process.",
@@ -139,7 +140,7 @@ def no_route(scene: Scene) -> Reason | None:
         return None
     if errno_name(scene.call.error) == "ENETUNREACH":
         family = "-6 " if address.family == AF_INET6 else ""
-        down = list(_down()) if not is_elsewhere(scene) else []
+        down = list(_down()) if not is_elsewhere(scene.call) else []
         text = f"This machine has no route to {address.host}."
         if down:
             text += f" {'A' if len(down) == 1 else 'Some'} network interface"
@@ -163,9 +164,9 @@ def no_route(scene: Scene) -> Reason | None:
     )
 
 
-def is_elsewhere(scene: Scene) -> bool:
+def is_elsewhere(call: SystemCall) -> bool:
     """Return whether the process had another network namespace than we have, or may have had."""
-    state = scene.call.state
+    state = call.state
     try:
         ours = os.stat("/proc/self/ns/net").st_ino
     except OSError:

@@ -18,6 +18,7 @@ from retsnoop_py.cause.operation import object_of, path_of, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path, shell_word
 from retsnoop_py.cause.tables import read_table
+from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.text import close_names
 from retsnoop_py.value import replace
 
@@ -36,6 +37,8 @@ __all__ = [
     "too_long",
 ]
 
+#: Folders of programs that PATH often lacks, as after su without the option -.
+_UNSEARCHED = ("/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/local/bin", "/usr/games", "/snap/bin")
 #: Folders of a search that are named.
 _MOST_FOLDERS = 8
 #: Characters of a host name (__NEW_UTS_LEN).
@@ -88,7 +91,15 @@ def searched(scene: Scene) -> Reason | None:
 
 def _how_to_get(name: str) -> Iterator[str]:
     names: set[str] = set()
-    for folder in (path_of_caller() or "").split(":"):
+    searched = (path_of_caller() or "").split(":")
+    for folder in _UNSEARCHED:
+        if folder not in searched and os.access(os.path.join(folder, name), os.X_OK):
+            yield (
+                f"give the path {shell_path(os.path.join(folder, name))}, or search there: "
+                f"PATH=$PATH:{folder}"
+            )
+            return
+    for folder in searched:
         try:
             names.update(os.listdir(folder or "."))
         except OSError:
@@ -196,10 +207,17 @@ def places() -> tuple[_Place, ...]:
 
 
 def special(scene: Scene) -> Reason | None:
-    """Return the reason for a missing path that has a special meaning."""
+    """Return the reason for a missing path that has a special meaning.
+
+    The kernel returns EACCES to a program that creates a file among its own files.
+    """
     path = scene.path
     found = files.missing_part(path) if path else None
     if path is None or found is None or found[1] is not None:
+        return None
+    if errno_name(scene.call.error) != "ENOENT" and not (
+        _makes(scene) and files.is_of_kernel(path)
+    ):
         return None
     alike = files.near(found[0])
     spelled = [f"check the spelling: {show(alike)} exists"] if alike else []

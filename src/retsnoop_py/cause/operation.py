@@ -66,6 +66,7 @@ _OPERATIONS = (
     ("*chown*", "changing the owner of {0}"),
     ("truncate", "truncating {0}"),
     ("utime*", "setting the times of {0}"),
+    ("utimensat", "setting the times of {f}"),
     ("futimesat", "setting the times of {0}"),
     ("mount", "mounting {0} on {1}"),
     ("umount2", "unmounting {0}"),
@@ -172,8 +173,15 @@ def operation(call: SystemCall) -> str:
         if ("{0}" in words and not object_of(call)) or ("{1}" in words and len(texts) < 2):
             continue
         address = call.address and show(str(call.address))
-        return words.format(*texts, a=address, f=file, s=_signal(call))
+        made = words.format(*texts, a=address, f=file, s=_signal(call))
+        return made.replace("owner", "group", 1) if _keeps_owner(call) else made
     return call.name if " " in call.name else f"{call.name}()"
+
+
+def _keeps_owner(call: SystemCall) -> bool:
+    """Return whether chown(2) only changes the group: the new owner is -1."""
+    new = call.arguments[2 if call.name == "fchownat" else 1]
+    return "chown" in call.name and new & 0xFFFFFFFF == 0xFFFFFFFF
 
 
 def _signal(call: SystemCall) -> str:

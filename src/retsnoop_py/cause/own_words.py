@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 
 from msgspec import Struct
@@ -14,7 +15,7 @@ from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason
 from retsnoop_py.cause.tables import read_table
 
-__all__ = ["Words", "own_decision", "own_words"]
+__all__ = ["Words", "instead_of_call", "own_decision", "own_words"]
 
 _ERRORS = 2
 
@@ -25,6 +26,8 @@ class Words(Struct, frozen=True, forbid_unknown_fields=True):
     pattern: str
     text: str
     advice: tuple[str, ...]
+    instead: bool = False
+    output: bool = False
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
@@ -40,12 +43,23 @@ def own_words() -> tuple[Words, ...]:
 def own_decision(witnessed: Witnessed) -> Reason | None:
     """Return the meaning of the last line of standard error with a rule; None without one."""
     for line in reversed(lines_of(witnessed)[-LINES:]):
-        if line.stream != _ERRORS:
-            continue
-        for row in own_words():
-            found = re.search(row.pattern, line.text.strip())
-            if found is not None:
-                names = [one for one in found.groups() if one is not None]
-                text = row.text.format(*map(show, names))
-                return Reason("program", text, row.advice, is_seen_later=False)
+        rows = [one for one in own_words() if one.output or line.stream == _ERRORS]
+        found = _meaning(line.text, rows)
+        if found is not None:
+            return found
+    return None
+
+
+def instead_of_call(text: str) -> Reason | None:
+    """Return the meaning of a line that names an error of one of several calls of a search."""
+    return _meaning(text, [one for one in own_words() if one.instead])
+
+
+def _meaning(text: str, rows: Iterable[Words]) -> Reason | None:
+    for row in rows:
+        found = re.search(row.pattern, text.strip())
+        if found is not None:
+            names = [one for one in found.groups() if one is not None]
+            words = row.text.format(*map(show, names))
+            return Reason("program", words, row.advice, is_seen_later=False)
     return None

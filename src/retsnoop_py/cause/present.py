@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import os
 import stat
+from fnmatch import fnmatchcase
 from typing import Literal
 
-from retsnoop_py.cause import files
-from retsnoop_py.cause.operation import show
+from retsnoop_py.cause import files, permission
+from retsnoop_py.cause.operation import path_of, show
 from retsnoop_py.cause.reason import Reason, Scene
-from retsnoop_py.cause.shell import shell_path
+from retsnoop_py.cause.shell import shell_path, shell_word
 from retsnoop_py.errors import DataError
 from retsnoop_py.foreign_path import open_file
+from retsnoop_py.value import replace
 
 #: Bytes of the header of an ELF file with 64 bits; its type ET_REL.
 _ELF_HEADER, _RELOCATABLE = 64, 1
@@ -41,6 +43,10 @@ __all__ = [
 ]
 
 
+#: Names of files that exist only while a program works, and keep a second one out.
+_LOCKS = ("*.lock", "*.lck", "lock", "*.pid")
+
+
 def exists(scene: Scene) -> Reason | None:
     """A file of that name exists."""
     path = scene.target
@@ -54,11 +60,38 @@ def exists(scene: Scene) -> Reason | None:
     if scene.call.name.startswith("mkdir") and stat.S_ISDIR(status.st_mode):
         advice = ["mkdir -p accepts an existing directory", *advice]
     kind = files.kind_of(status)
+    kept = _not_removed(scene, path)
+    if kept is not None:
+        text = f"There is a {kind} {show(path)} already, and the command could not remove it."
+        return replace(kept, text=f"{text} {kept.text}")
+    if stat.S_ISREG(status.st_mode) and any(
+        fnmatchcase(os.path.basename(path), one) for one in _LOCKS
+    ):
+        return Reason(
+            "exists",
+            f"There is a lock file {show(path)} already: {files.described(status)}. Another "
+            "process works here, or one ended without removing the file.",
+            (
+                f"let the other process end: ps aux | grep {shell_word(scene.call.process)}",
+                f"if there is none: rm {shell_path(path)}",
+            ),
+            is_inferred=True,
+        )
     return Reason(
         "exists",
         f"There is a {kind} {show(path)} already: {files.described(status)}.",
         tuple(advice),
     )
+
+
+def _not_removed(scene: Scene, path: str) -> Reason | None:
+    """Return why the process could not remove the existing file before, as tar(1) does it."""
+    for one in scene.witnessed.calls:
+        is_it = one.pid == scene.call.pid and one.name.startswith("unlink")
+        if is_it and one is not scene.call and path_of(one) == path:
+            other = replace(scene, call=one)
+            return permission.file_mode(other) or permission.sticky(other)
+    return None
 
 
 def not_empty(scene: Scene) -> Reason | None:

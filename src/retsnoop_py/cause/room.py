@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from struct import Struct
 
 from retsnoop_py.cause import files
@@ -24,7 +25,9 @@ _GETQUOTA = 0x800007
 _DQBLK = Struct("=8QI4x")
 _BLOCK = 1024
 _TYPES = ("user", "group", "project")
-#: Options of the mount that set the size of file systems in memory.
+#: Calls that need space for data.
+_WRITES = ("write*", "pwrite*", "copy_file_range", "sendfile", "splice", "ftruncate")
+#: File systems in memory: an option of the mount sets their size.
 _SIZED = ("tmpfs", "ramfs", "hugetlbfs")
 
 
@@ -68,14 +71,14 @@ def no_space(scene: Scene) -> Reason | None:
             "requested.",
             (less, grow if mount.kind in _SIZED else "or choose another place"),
         )
-    if free > _SMALL and free > total // 100:
-        return None
+    grow = f"or {resize.format(f'size={2 * total}')}" if mount.kind in _SIZED else ""
+    if free > min(_SMALL, total // 10) and free > total // 100:
+        return _free_again(scene, where, f"{size(free)} of {size(total)}", grow)
     text = f"{where} is full: {size(total - there.f_bfree * there.f_frsize)} of {size(total)} are "
     text += f"in use, and {size(free)} are free"
     reserved = (there.f_bfree - there.f_bavail) * there.f_frsize
     if reserved > 0 and scene.call.uid != 0:
         text += f" ({size(reserved)} more are reserved for root)"
-    grow = f"or {resize.format(f'size={2 * total}')}" if mount.kind in _SIZED else ""
     return Reason(
         "space",
         f"{text}.",
@@ -83,6 +86,22 @@ def no_space(scene: Scene) -> Reason | None:
             f"remove files there: du -xh {shell_path(mount.point)} | sort -h shows the largest",
             *((grow,) if grow else ("or choose another place",)),
         ),
+    )
+
+
+def _free_again(scene: Scene, where: str, free: str, grow: str) -> Reason | None:
+    """Return the reason of a failed write if the file system has room when it is looked up."""
+    if not any(fnmatchcase(scene.call.name, one) for one in _WRITES) or "btrfs" in where:
+        return None
+    return Reason(
+        "space",
+        f"{where} had no space left when the command wrote. Now {free} are free: probably the "
+        "command removed its temporary files.",
+        (
+            "use a directory with more space; for temporary files: TMPDIR=DIRECTORY, sort -T",
+            *((grow,) if grow else ()),
+        ),
+        is_inferred=True,
     )
 
 

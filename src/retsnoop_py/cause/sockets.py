@@ -131,7 +131,7 @@ def connection(scene: Scene) -> Reason | None:
 def no_ipv6(scene: Scene) -> Reason | None:
     """IPv6 is switched off, or a link-local address comes without an interface."""
     address = scene.call.address
-    if address is None or address.family != AF_INET6 or is_elsewhere(scene):
+    if address is None or address.family != AF_INET6 or is_elsewhere(scene.call):
         return None
     if errno_name(scene.call.error) == "EINVAL":
         if not _LINK_LOCAL.match(address.host):
@@ -161,7 +161,7 @@ def route_type(scene: Scene) -> Reason | None:
     The kernel looks up the route again for our own socket; this does not send packets.
     """
     address, error = scene.call.address, errno_name(scene.call.error)
-    if address is None or address.family not in (AF_INET, AF_INET6) or is_elsewhere(scene):
+    if address is None or address.family not in (AF_INET, AF_INET6) or is_elsewhere(scene.call):
         return None
     again = _connected(address)
     family = "-6 " if address.family == AF_INET6 else ""

@@ -72,6 +72,40 @@ def test_a_kill_is_the_answer_unless_the_command_reports_a_call(
         assert "SIGTERM killed sh" in reason.text
 
 
+def test_a_search_for_one_name_is_one_reason() -> None:
+    """The compiler looks for a header in several folders, and for these folders themselves."""
+
+    def looked_for(time: int, name: str, path: str) -> SystemCall:
+        return replace(CALL, time=time, name=name, error=errno.ENOENT, texts=((1, path),))
+
+    calls = (
+        looked_for(1, "openat", "/usr/local/include/x/lib.h"),
+        looked_for(2, "readlink", "/usr/include/x"),
+        looked_for(2, "execve", "/usr/local/bin/mount"),
+        looked_for(3, "openat", "/usr/include/x/lib.h"),
+    )
+    text = "fatal error: x/lib.h: No such file or directory\n"
+    witnessed = Witnessed(calls, written=(Written(4, MOUNT, MOUNT, 2, text),))
+    chosen = Survey(FailingCalls((), ()), witnessed, is_named=False).chosen(failed=True)
+    assert chosen is not None
+    assert chosen.call is calls[3]
+    assert chosen.alike == ()
+
+
+def test_known_words_explain_more_than_one_call_of_a_search() -> None:
+    """The linker reads a symbolic link of this name, too."""
+    call_of_it = replace(CALL, name="readlink", error=errno.ENOENT, texts=((0, "-lnosuch"),))
+    text = "/usr/bin/ld: cannot find -lnosuch: No such file or directory\n"
+    witnessed = Witnessed((call_of_it,), written=(Written(4, MOUNT, MOUNT, 2, text),))
+    made = Survey(FailingCalls((), ()), witnessed, is_named=False)
+    chosen = made.chosen(failed=True)
+    assert chosen is not None
+    assert chosen.is_reported
+    reason = made.end_reason(chosen, 1)
+    assert reason is not None
+    assert "did not find the library libnosuch.so" in reason.text
+
+
 def test_known_words_of_the_program_explain_more_than_a_call_that_it_did_not_report() -> None:
     made, chosen = survey('sudo: The "no new privileges" flag is set, which prevents it.\n', SHELL)
     assert chosen is not None

@@ -75,6 +75,15 @@ def test_of_calls_with_the_same_error_the_named_one() -> None:
     assert best(Witnessed(calls, (wrote(4, text),))).call is calls[0]
 
 
+def test_a_name_that_goes_on_is_another_name() -> None:
+    """gcc -o /tmp/h /tmp/h.c looks for /tmp/h; its message is about a header that h.c includes."""
+    output = call(10, "readlink", errno.ENOENT, "/tmp/h")
+    header = call(9, "openat", errno.ENOENT, "/usr/include/nosuch/lib.h")
+    text = f"/tmp/h.c:1:10: fatal error: nosuch/lib.h: {os.strerror(errno.ENOENT)}\n"
+    found = best(Witnessed((header, output), written=(wrote(20, text),)))
+    assert found.call is header
+
+
 def test_of_several_that_fit_alike_the_last_before_the_text() -> None:
     calls = tuple(call(time, "bind", errno.EADDRINUSE) for time in (1, 2))
     later = call(9, "bind", errno.EADDRINUSE, pid=2)
@@ -247,6 +256,22 @@ def test_the_message_of_a_netlink_answer_is_the_command_s_own_words() -> None:
     assert Evidence.ANSWER in found.evidence
     silent = replace(refused, request=Request(0, 16, "", b""))
     assert Evidence.ANSWER not in best(Witnessed((silent,), written)).evidence
+
+
+def test_a_message_behind_a_meter_of_progress_is_a_line_of_its_own() -> None:
+    """curl(1) writes its warning behind the line that it draws again and again."""
+    failed = call(20, "openat", errno.ENOENT, "/nodir/x")
+    noise = call(5, "openat", errno.ENOENT, "/root/.curlrc")
+    text = f"Warning: Failed to open the file /nodir/x: {os.strerror(errno.ENOENT)}\n"
+    written = (
+        wrote(10, "\r"),
+        wrote(11, "  0  0"),
+        *(wrote(30 + at, one) for at, one in enumerate(text)),
+    )
+    found = best(Witnessed((noise, failed), written))
+    assert found.call is failed
+    assert found.line is not None
+    assert found.line.text.endswith(text)
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,20 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from tests.unit.cause.test_reasons import OTHER, call, reason
 
-from retsnoop_py.cause import files, mounts, sysctl
-from retsnoop_py.cause.events import Address, Place, State, Witnessed, Written
+from retsnoop_py.cause import files, mounts, not_found, sysctl
+from retsnoop_py.cause.events import Address, Denied, Place, State, Witnessed, Written
 from retsnoop_py.cause.files import Identity, mount_of
+from retsnoop_py.cause.operation import operation
 from retsnoop_py.cause.own_words import own_decision, own_words
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.reasons import reason_of
+from retsnoop_py.kernel.capabilities import CAPABILITIES
 
 
 def here(**changes: object) -> State:
@@ -192,6 +195,128 @@ def test_a_hard_link_of_a_directory_or_to_another_file_system(tmp_path: Path) ->
     if here is not None and shared is not None and here != shared:
         away = reason(call("link", errno.EXDEV, (0, f"{tmp_path}/a"), (1, "/dev/shm/b")))
         assert away.advice[0] == f"make a symbolic link: ln -s {tmp_path}/a /dev/shm/b"
+
+
+def test_a_hard_link_of_a_link_of_proc() -> None:
+    """ln(1) without -L links the link; with -L the file behind it, which cannot be looked up."""
+    texts = ((1, "/proc/self/fd/3"), (3, "/tmp/new"))
+    found = reason(call("linkat", errno.EXDEV, *texts))
+    assert "is a symbolic link in /proc" in found.text
+    assert found.advice[0].startswith("link the file behind it: ln -L /proc/self/fd/3 /tmp/new")
+    assert not any("ln -s" in one for one in found.advice)
+    followed = reason(
+        call("linkat", errno.EXDEV, *texts, arguments=(0xFFFFFF9C, 0, 0xFFFFFF9C, 0, 0x400, 0))
+    )
+    assert followed.text.startswith("The file behind /proc/self/fd/3 is in another file system")
+    assert followed.is_inferred
+
+
+@pytest.mark.parametrize(
+    ("condition", "words_of_it"),
+    [
+        ("map->nr_extents != 0", "The map was written before."),
+        ("new_idmap_permitted() == 0", "The map has users or groups that the writer may not map"),
+        ("file_ns_capable() == 0", "The writer does not have CAP_SYS_ADMIN in the user namespace"),
+        (None, "The map of the user namespace was written before, or the writer may not"),
+    ],
+)
+def test_a_map_of_a_user_namespace(condition: str | None, words_of_it: str) -> None:
+    one = call("write", errno.EPERM)
+    who, chain = Identity(65534, 65534), ("proc_uid_map_write", "map_write")
+    found = reason_of(Scene(one, Witnessed((one,)), who, chain=chain, condition=condition))
+    assert found is not None
+    assert found.text.startswith(words_of_it)
+    assert found.is_inferred == (condition is None)
+
+
+@pytest.mark.parametrize(
+    ("name", "words_of_it"),
+    [("SYS_ADMIN", "The writer does not have CAP_SYS_ADMIN"), ("SETGID", "The map has users or")],
+)
+def test_a_map_of_a_user_namespace_by_the_tested_capability(name: str, words_of_it: str) -> None:
+    one = call("write", errno.EPERM, state=State(begin=1))
+    denied = Denied(1, one.tid, CAPABILITIES.index(name))
+    seen, who = Witnessed((one,), denied=(denied,)), Identity(65534, 65534)
+    found = reason_of(Scene(one, seen, who, chain=("proc_gid_map_write", "map_write")))
+    assert found is not None
+    assert found.text.startswith(words_of_it)
+    assert not found.is_inferred
+
+
+def test_a_file_of_sysfs_that_lists_its_words() -> None:
+    """The kernel shows the chosen word in brackets."""
+    path = "/sys/kernel/mm/transparent_hugepage/enabled"
+    if not Path(path).exists():
+        pytest.skip("this kernel has no transparent huge pages")
+    found = reason(call("write", errno.EINVAL, places=((0, place(path)),)))
+    assert "takes one of these words: always, madvise, never, and not" in found.text
+    other = "/sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan"
+    found = reason(call("write", errno.EINVAL, places=((0, place(other)),)))
+    assert f"It has {Path(other).read_text().strip()} now." in found.text
+    assert found.is_inferred
+
+
+def test_a_file_system_that_has_room_again(tmp_path: Path) -> None:
+    """sort(1) removes its temporary files when it fails."""
+    found = reason(call("write", errno.ENOSPC, places=((0, place(str(tmp_path))),)))
+    assert "had no space left when the command wrote. Now " in found.text
+    assert "TMPDIR=DIRECTORY" in found.advice[0]
+    assert found.is_inferred
+
+
+def test_a_mount_without_its_helper() -> None:
+    """mount(8) passes the type and its options to the kernel if there is no /sbin/mount.ceph."""
+    if any(Path(one).exists() for one in ("/sbin/mount.ceph", "/usr/sbin/mount.ceph")):
+        pytest.skip("this machine has mount.ceph")
+    texts = ((0, "host:/"), (1, "/mnt"), (2, "ceph"))
+    found = reason(call("mount", errno.EINVAL, *texts, process="mount"))
+    assert (
+        found.text == "There is no program /sbin/mount.ceph, which mount needs for the type ceph."
+    )
+    assert found.advice == ("install the package ceph-common",)
+
+
+def test_a_program_outside_of_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tool").touch(0o755)
+    monkeypatch.setattr(not_found, "_UNSEARCHED", (str(tmp_path),))
+    found = not_found.not_in_folders("tool", ["/bin"])
+    assert found.advice == (
+        f"give the path {tmp_path}/tool, or search there: PATH=$PATH:{tmp_path}",
+    )
+
+
+def test_a_lock_file_that_was_left(tmp_path: Path) -> None:
+    lock = tmp_path / "index.lock"
+    lock.touch()
+    found = reason(call("openat", errno.EEXIST, (1, str(lock)), process="git"))
+    assert f"There is a lock file {lock} already" in found.text
+    assert found.advice[1] == f"if there is none: rm {lock}"
+    assert found.is_inferred
+
+
+def test_a_file_that_exists_and_cannot_be_removed() -> None:
+    """tar(1) removes an existing file first, and only reports that it exists."""
+    who = {"uid": 65534, "gid": 65534}
+    unlinked = call("unlinkat", errno.EACCES, (1, "/etc/passwd"), **who)
+    found = reason(call("openat", errno.EEXIST, (1, "/etc/passwd"), **who), unlinked)
+    assert found.kind == "file-mode"
+    assert found.text.startswith("There is a file /etc/passwd already, and the command could not")
+    assert "may not add or remove entries in the directory /etc" in found.text
+
+
+def test_swap_space_in_memory() -> None:
+    if (mount := mount_of("/dev/shm")) is None or mount.kind != "tmpfs":
+        pytest.skip("/dev/shm is no tmpfs here")
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        found = reason(call("swapon", errno.EINVAL, (0, file.name)))
+    assert "is in the tmpfs file system at /dev/shm. Files there cannot be swap space" in found.text
+
+
+def test_the_object_of_a_call_on_a_descriptor_only() -> None:
+    at = {"arguments": (0, 0, 0, 0, 0, 0), "places": ((0, place("/tmp")),)}
+    assert operation(call("utimensat", errno.EPERM, **at)) == "setting the times of /tmp"
+    group = call("fchownat", errno.EPERM, (1, "/x"), arguments=(0, 0, 0xFFFFFFFF, 0, 0, 0))
+    assert operation(group) == "changing the group of /x"
 
 
 def test_attributes_that_a_file_cannot_have_or_does_not_have(tmp_path: Path) -> None:

@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import errno
 import socket
+from pathlib import Path
 from struct import pack
 
 import pytest
 from tests.unit.cause.test_reasons import call, reason
 
-from retsnoop_py.cause.events import Request, SystemCall
+from retsnoop_py.cause.events import Request, State, SystemCall
 from retsnoop_py.cause.netlink import name_of, object_of, words
+from retsnoop_py.value import replace
 
+HOST = socket.inet_aton("10.1.1.1")
 NEWLINK, GETLINK, DELADDR, NEWROUTE = 16, 18, 21, 24
 
 
@@ -24,6 +27,12 @@ def attribute(number: int, value: bytes) -> bytes:
 def refused(error: int, kind: int, head: int, *data: bytes, message: str = "") -> SystemCall:
     request = Request(0, kind, message, bytes(head) + b"".join(data))
     return call(name_of(request), error, (0, object_of(request)), request=request)
+
+
+def of(error: int, kind: int, head: bytes, *data: bytes) -> SystemCall:
+    """A message with this head, of a process in our network namespace."""
+    here = Path("/proc/self/ns/net").stat().st_ino
+    return replace(refused(error, kind, 0, head, *data), state=State(network=here))
 
 
 def test_an_interface_that_does_not_exist() -> None:
@@ -38,7 +47,7 @@ def test_an_interface_that_does_not_exist() -> None:
 def test_the_kernel_s_message_and_what_to_change() -> None:
     gateway = attribute(5, socket.inet_aton("10.9.9.9"))
     one = refused(errno.ENETUNREACH, NEWROUTE, 12, gateway, message="Nexthop has invalid gateway.")
-    assert words(one) == "creating or changing a route via 10.9.9.9"
+    assert words(one) == "creating or changing the default route via 10.9.9.9"
     found = reason(one)
     assert found.text == 'The kernel reported: "Nexthop has invalid gateway."'
     assert "use a gateway in a network that this machine is connected to" in found.advice[0]
@@ -70,9 +79,23 @@ def test_a_name_that_is_too_long_for_an_interface() -> None:
 def test_what_is_there_and_what_is_not() -> None:
     link = refused(errno.EEXIST, NEWLINK, 16, attribute(3, b"d0\0"))
     assert reason(link).text == "There is a network interface d0 already."
-    address = refused(errno.EADDRNOTAVAIL, DELADDR, 8, attribute(2, socket.inet_aton("10.1.1.1")))
-    assert words(address) == "removing the address 10.1.1.1"
-    assert reason(address).text == "There is no address 10.1.1.1."
+    address = of(errno.EADDRNOTAVAIL, DELADDR, b"\2\x18\0\0\1\0\0\0", attribute(2, HOST))
+    assert words(address) == "removing the address 10.1.1.1/24 of lo"
+    assert reason(address).text == "There is no address 10.1.1.1/24."
+    again = of(errno.EEXIST, DELADDR - 1, b"\2\x18\0\0\1\0\0\0", attribute(2, HOST))
+    assert reason(again).text == "There is an address 10.1.1.1/24 already."
+    route = of(errno.ESRCH, NEWROUTE + 1, b"\2\x18" + bytes(10), attribute(1, HOST))
+    assert reason(route).text == "There is no route to 10.1.1.1/24 that fits all given values."
+    default = of(errno.ESRCH, NEWROUTE + 1, b"\2\0" + bytes(10))
+    assert reason(default).text == "There is no default route that fits all given values."
+
+
+def test_an_interface_by_its_index() -> None:
+    """ip link set NAME sends the index. In another network namespace it is another interface."""
+    head = b"\0\0\0\0\1\0\0\0" + bytes(8)
+    assert words(of(errno.EINVAL, NEWLINK, head)) == "changing the network interface lo"
+    elsewhere = replace(of(errno.EINVAL, NEWLINK, head), state=None)
+    assert words(elsewhere) == "creating or changing a network interface"
 
 
 def test_messages_that_are_cut_or_of_other_protocols() -> None:

@@ -369,7 +369,14 @@ def test_what_cannot_be_looked_up_is_no_error(monkeypatch: pytest.MonkeyPatch) -
 
 def test_files_that_only_the_kernel_makes() -> None:
     made = reason(call("mkdir", errno.EPERM, (0, "/proc/nosuch")))
-    assert made.text.startswith("/proc/nosuch cannot be created: the proc file system at /proc")
+    assert made.text.startswith("/proc/nosuch does not exist, and no program can create it")
+    assert made.advice == ("choose another place",)
+    opened = call("openat", errno.EACCES, (1, "/proc/sys/kernel/pid_maxx"), arguments=(0, 0, 0o101))
+    assert reason(opened).text == "This kernel has no setting /proc/sys/kernel/pid_maxx."
+    nearly = call("openat", errno.EACCES, (1, "/proc/versoin"), arguments=(0, 0, 0o101))
+    assert reason(nearly).advice[0] == "check the spelling: /proc/version exists"
+    kept = reason(call("unlinkat", errno.EPERM, (1, "/proc/version")))
+    assert "no program can remove or rename them" in kept.text
     written = reason(call("write", errno.EIO, places=((0, place("/proc/version")),)))
     assert written.text.startswith("/proc/version can only be read")
     value = call("write", errno.EINVAL, places=((0, place("/proc/sys/kernel/pid_max")),))
