@@ -24,6 +24,8 @@ __all__ = ["EarlierTests"]
 #: Maximum number of earlier tests that are printed with a condition.
 _MOST = 5
 _MAX_DEPTH = 12
+#: From so many tests on, bits that a value does not have chose what the function does.
+_MANY_BITS = 3
 
 
 class EarlierTests:
@@ -49,6 +51,8 @@ class EarlierTests:
         found = [one for one in decided.also if own.is_avoided_by(one, position)]
         earliest = found[0] if found else decided
         tested, passed = _calls(decided.flags), list(found)
+        #: Another check is between. Before it, ``if (A) return 0`` is no part of the condition.
+        is_apart = False
         for at in range(len(self._run.moments) - 1, -1, -1):
             moment = self._run.moments[at]
             if moment.step >= earliest.step:
@@ -58,7 +62,10 @@ class EarlierTests:
                 break
             test = self._test(moment)
             passed = passed if test is None else [test, *passed]
-            if test is None or not own.is_avoided_by(test, test.position):
+            if test is None:
+                continue
+            if not own.is_avoided_by(test, test.position, must_join=is_apart):
+                is_apart = True
                 continue
             if not is_about_result(moment):
                 found.insert(0, test)
@@ -75,18 +82,24 @@ class EarlierTests:
         )
 
     def _without_cases(self, found: Sequence[Decided], decided: Decided) -> Iterator[Decided]:
-        """Leave out the tests that chose the case of a switch.
+        """Leave out the tests that chose the case of a switch, or of several ``if (flags & ...)``.
 
-        They tell which other cases it was not: several numbers that a value differs from. Of the
-        value that decided, all tests count.
+        They tell which other cases it was not: several numbers that a value differs from, or many
+        bits that it does not have. Of the value that decided, all tests count.
         """
         compared = [self._differs_from(one) for one in found]
-        own = self._differs_from(decided)
-        for test, value in zip(found, compared, strict=True):
+        lacking = [
+            self._otherwise.lacks_bits(one.flags, one.condition) if one.flags is not None else None
+            for one in found
+        ]
+        own = {*(self._differs_from(decided) or ())[:1]}
+        own |= {self._otherwise.bits_of(decided.flags)} if decided.flags is not None else set()
+        for test, value, bits in zip(found, compared, lacking, strict=True):
             is_case = value is not None and any(
                 one is not None and one[0] == value[0] and one[1] != value[1] for one in compared
             )
-            if not is_case or (own is not None and value is not None and own[0] == value[0]):
+            is_case = is_case or (bits is not None and lacking.count(bits) >= _MANY_BITS)
+            if not is_case or (bits in own if value is None else value[0] in own):
                 yield test
 
     def _differs_from(self, test: Decided) -> tuple[int, int] | None:
@@ -111,8 +124,11 @@ class _AvoidedBy:
         self._decided = decided
         self._results: Avoided | None = None
 
-    def is_avoided_by(self, test: Decided, position: int) -> bool:
-        """Return True if ``test``, in the block at ``position``, excluded one of them too."""
+    def is_avoided_by(self, test: Decided, position: int, *, must_join: bool = False) -> bool:
+        """Return True if ``test``, in the block at ``position``, excluded one of them too.
+
+        ``must_join``: the paths to a success must join before the function ends.
+        """
         decided = self._decided
         if test.flags is None or decided.flags is None:
             return False
@@ -120,7 +136,9 @@ class _AvoidedBy:
             self._results = self._otherwise.avoided_by(
                 decided.position, decided.flags, decided.condition
             )
-        return self._otherwise.avoids(position, test.flags, test.condition, self._results)
+        return self._otherwise.avoids(
+            position, test.flags, test.condition, self._results, must_join=must_join
+        )
 
 
 def _calls(flags: Flags | None) -> set[int]:

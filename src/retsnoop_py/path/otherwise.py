@@ -144,15 +144,24 @@ class Otherwise:
             results.add(Outcome("other", 0))  # most functions return 0 if they succeed
         return Avoided(frozenset(results), frozenset().union(*through) - self._ran)
 
-    def avoids(self, position: int, flags: Flags, condition: str, avoided: Avoided) -> bool:
+    def avoids(
+        self,
+        position: int,
+        flags: Flags,
+        condition: str,
+        avoided: Avoided,
+        *,
+        must_join: bool = False,
+    ) -> bool:
         """Return True if a test excluded one of the results that another test excluded.
 
-        Two successes are the same if the paths to them join before the function ends. If the search
-        did not follow all paths, it is enough that one of them joined.
+        Two successes are the same if the paths to them join before the function ends, or if they
+        are the same value and not ``must_join``. If the search did not follow all paths, it is
+        enough that one of them joined.
         """
         are_successes, is_shared = any(one.kind == "other" for one in avoided.results), False
         for one, path in self._each(position, flags, condition) if avoided.results else ():
-            is_shared |= one in avoided.results
+            is_shared |= one in avoided.results and not (must_join and are_successes)
             is_shared |= one.kind in ("other", "some") and bool(path & avoided.through)
             if are_successes and is_shared:
                 return True
@@ -435,7 +444,22 @@ class Otherwise:
             tested = tested.args[0]
         if value & (1 << 8 * size) - 1 & ~mask:
             return None
+        if tested.kind == "op" and tested.name == "~":
+            tested, value = tested.args[0], ~value
         return _Bits(("bits", self.number(tested)), mask, value & mask, is_equal)
+
+    def lacks_bits(self, flags: Flags, condition: str) -> int | None:
+        """Return a value, as a number for equal values, that lacks bits by this test, or None."""
+        test = self._bits(flags, condition)
+        if test is None or test.mask == (1 << 8 * flags.size) - 1:
+            return None
+        is_lacking = test.is_equal == (not test.value)
+        return self.bits_of(flags) if is_lacking else None
+
+    def bits_of(self, flags: Flags) -> int | None:
+        """Return the value, as a number for equal values, with bits that are tested, or None."""
+        test = self._bits(flags, "e") or self._bits(flags, "b")
+        return None if test is None else int(str(test.key[1]))
 
     def compared(self, flags: Flags) -> tuple[int, int] | None:
         """Return what is compared with a constant, as a number for equal values, and the constant.
@@ -604,6 +628,8 @@ def with_nothing(flags: Flags) -> tuple[Node | None, int]:
         return None, size
     if left is right and symbol in "&|":
         return left, size
+    if left.kind == "const":
+        left, right = right, left
     mask = right.value & (1 << 8 * size) - 1 if right.kind == "const" and symbol == "&" else 0
     whole = {(1 << 8 * size) - 1: size for size in (1, 2, 4, 8)}.get(mask)
     if whole:

@@ -918,3 +918,24 @@ release:
 	note(4);
 	return err;
 }
+
+/* as mount(2): the flags choose one of several calls, and the last one has a check of its own */
+CASE int dispatched(struct attr *attr)
+{
+	int flags = attr->flags, err;
+
+	note(1);
+	if ((flags & 0x1020) == 0x1020)
+		err = helper(attr->type);
+	else if (flags & 0x20)
+		err = helper(attr->type + 1);
+	else if (flags & 0x1000)
+		err = helper(attr->type + 2);
+	else if (flags & 0x2000)
+		err = helper(attr->type + 3);
+	else if (attr->key_size != attr->type) /* decides: dispatched */
+		err = -EINVAL;
+	else
+		err = helper(attr->value_size);
+	return err;
+}

@@ -113,6 +113,7 @@ CALLS: dict[str, dict[str, int]] = {
     "does_not_connect": {"type": 2, "key_size": 6, "flags": 0x40},
     "finishes": {"type": 4},
     "stored_in_loop": {"type": 1, "key_size": 4, "value_size": 20, "flags": 6},
+    "dispatched": {"type": 2, "key_size": 6, "flags": 0x100},
 }
 EPIPE = 32
 
@@ -335,6 +336,7 @@ MADE = {
     "times_out": {Made.CONSTANT},
     "does_not_connect": {Made.CONSTANT},
     "finishes": {Made.CONSTANT},
+    "dispatched": {Made.CONSTANT},
     "begun_again": {Made.CONSTANT},
     "handled": {Made.CONSTANT},
     "tells_which": {Made.CONSTANT},
@@ -379,6 +381,12 @@ def test_of_several_conditions_the_one_that_decided_is_told(
     assert decided is not None
     assert decided.flags is not None
     assert (decided.flags.right.kind, decided.flags.right.value) == ("const", compared)
+
+
+def test_flags_that_chose_what_the_function_does_are_no_part_of_the_condition(built: Built) -> None:
+    decided = built.ran("dispatched").decide().decided
+    assert decided is not None
+    assert decided.also == ()
 
 
 def test_who_made_an_error_that_is_passed_on_is_named(built: Built) -> None:
