@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -256,9 +257,19 @@ def _tested_name(origin: to.Origin) -> str | None:
         return None
     if decided.condition.endswith("NULL") and origin.made != "memory":
         return None
-    names = [one.name for one in decided.operands]
+    names = [one.name for one in _last_operands(decided)]
     called = [one[:-2] for one in names if one.endswith("()") and one[:-2].isidentifier()]
     return _plain(called[0]) if len(names) == len(called) == 1 else None
+
+
+def _last_operands(decided: to.Decision) -> list[to.ConditionOperand]:
+    """Return the operands of the last test of the condition: ``B`` in ``A && B``."""
+    last = (decided.condition or "").rpartition(" && ")[2]
+    return [
+        one
+        for one in decided.operands
+        if re.search(rf"(?<![\w>.]){re.escape(one.name)}(?!\w)", last)
+    ]
 
 
 def _fits(tested: to.Origin, origin: to.Origin) -> bool:
@@ -266,9 +277,10 @@ def _fits(tested: to.Origin, origin: to.Origin) -> bool:
 
     Return True also if no value was recorded.
     """
-    if origin.decided is None or not origin.decided.operands:
+    operands = _last_operands(origin.decided) if origin.decided is not None else []
+    if not operands:
         return True
-    value = origin.decided.operands[0].value
+    value = operands[0].value
     mask = 0xFF if tested.result.text in ("true", "false") else 0xFFFFFFFF
     return value is None or value & mask == tested.result.raw & mask
 

@@ -24,8 +24,9 @@ __all__ = ["EarlierTests"]
 #: Maximum number of earlier tests that are printed with a condition.
 _MOST = 5
 _MAX_DEPTH = 12
-#: From so many tests on, bits that a value does not have chose what the function does.
-_MANY_BITS = 3
+#: From so many tests on, the cases that a value is not chose what the function does.
+_MANY_CASES = 3
+_RANGES = frozenset({"a", "ae", "b", "be", "g", "ge", "l", "le"})
 
 
 class EarlierTests:
@@ -85,22 +86,29 @@ class EarlierTests:
         """Leave out the tests that chose the case of a switch, or of several ``if (flags & ...)``.
 
         They tell which other cases it was not: several numbers that a value differs from, or many
-        bits that it does not have. Of the value that decided, all tests count.
+        bits or ranges. Of the value that decided, all tests count.
         """
         compared = [self._differs_from(one) for one in found]
-        lacking = [
-            self._otherwise.lacks_bits(one.flags, one.condition) if one.flags is not None else None
-            for one in found
-        ]
-        own = {*(self._differs_from(decided) or ())[:1]}
-        own |= {self._otherwise.bits_of(decided.flags)} if decided.flags is not None else set()
-        for test, value, bits in zip(found, compared, lacking, strict=True):
+        excluding = [self._excludes(one) for one in found]
+        own = {self._value(decided), *(self._differs_from(decided) or ())[:1]}
+        for test, value, case in zip(found, compared, excluding, strict=True):
             is_case = value is not None and any(
                 one is not None and one[0] == value[0] and one[1] != value[1] for one in compared
             )
-            is_case = is_case or (bits is not None and lacking.count(bits) >= _MANY_BITS)
-            if not is_case or (bits in own if value is None else value[0] in own):
+            is_case = is_case or (case is not None and excluding.count(case) >= _MANY_CASES)
+            if not is_case or case in own or (value is not None and value[0] in own):
                 yield test
+
+    def _excludes(self, test: Decided) -> int | None:
+        """Return the value, as a number, of which a test excluded cases: numbers, a range, bits."""
+        if test.flags is None:
+            return None
+        if test.condition in _RANGES and self._otherwise.compared(test.flags) is not None:
+            return self._value(test)
+        return self._otherwise.excludes(test.flags, test.condition)
+
+    def _value(self, test: Decided) -> int | None:
+        return None if test.flags is None else self._otherwise.value_of(test.flags)
 
     def _differs_from(self, test: Decided) -> tuple[int, int] | None:
         """Return a value, as a number, and the constant that it differs from by this test."""

@@ -448,18 +448,22 @@ class Otherwise:
             tested, value = tested.args[0], ~value
         return _Bits(("bits", self.number(tested)), mask, value & mask, is_equal)
 
-    def lacks_bits(self, flags: Flags, condition: str) -> int | None:
-        """Return a value, as a number for equal values, that lacks bits by this test, or None."""
+    def excludes(self, flags: Flags, condition: str) -> int | None:
+        """Return the value (``value_of``) that a test found not to be a number, or without bits."""
         test = self._bits(flags, condition)
-        if test is None or test.mask == (1 << 8 * flags.size) - 1:
+        if test is None:
             return None
-        is_lacking = test.is_equal == (not test.value)
-        return self.bits_of(flags) if is_lacking else None
+        is_whole = test.mask == (1 << 8 * flags.size) - 1
+        is_excluding = not test.is_equal if is_whole else test.is_equal == (not test.value)
+        return self.value_of(flags) if is_excluding else None
 
-    def bits_of(self, flags: Flags) -> int | None:
-        """Return the value, as a number for equal values, with bits that are tested, or None."""
+    def value_of(self, flags: Flags) -> int | None:
+        """Return a number for the value that is compared with a constant, without its mask."""
         test = self._bits(flags, "e") or self._bits(flags, "b")
-        return None if test is None else int(str(test.key[1]))
+        if test is not None:
+            return int(str(test.key[1]))
+        compared = self.compared(flags)
+        return None if compared is None else compared[0]
 
     def compared(self, flags: Flags) -> tuple[int, int] | None:
         """Return what is compared with a constant, as a number for equal values, and the constant.

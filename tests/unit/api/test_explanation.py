@@ -132,6 +132,21 @@ def test_the_function_whose_yes_or_no_decided_is_asked_for_and_then_told() -> No
     assert after.call().origin == outer
 
 
+def test_of_several_tests_the_last_one_decided() -> None:
+    """As in __sched_setscheduler(): ``policy == 6 && !__checkparam_dl()``."""
+    names = ("attr->policy", "is_valid()")
+    decided = to.Decision(
+        PLACE,
+        "attr->policy == 6 && is_valid() != 1",
+        True,
+        (to.ConditionOperand(names[0], 6), to.ConditionOperand(names[1], 0)),
+    )
+    outer = to.Origin(func("outer"), 1, EINVAL, "constant", None, decided=decided)
+    assert explanation(outer, chain=("outer",)).tests(["outer"]) == "is_valid"
+    inner = origin("is_valid", 2, "constant", "attr->size", result=NO)
+    assert explanation(outer, inner, chain=("outer",)).tested() == (inner,)
+
+
 def test_a_pointer_that_was_not_found_is_reason_enough() -> None:
     found = explanation(origin("outer", 1, "constant", "find()", against="NULL"), chain=("outer",))
     assert found.tests(["outer"]) is None

@@ -256,8 +256,10 @@ def test_a_file_of_sysfs_that_lists_its_words() -> None:
     assert found.is_inferred
 
 
-def test_a_file_system_that_has_room_again(tmp_path: Path) -> None:
+def test_a_file_system_that_has_room_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """sort(1) removes its temporary files when it fails."""
+    mount = files.Mount(str(tmp_path), "ext4", ("rw",), "/dev/loop0")
+    monkeypatch.setattr(files, "mount_of", lambda _: mount)
     found = reason(call("write", errno.ENOSPC, places=((0, place(str(tmp_path))),)))
     assert "had no space left when the command wrote. Now " in found.text
     assert "TMPDIR=DIRECTORY" in found.advice[0]
