@@ -16,7 +16,7 @@ from retsnoop_py.path.follow import Way
 from retsnoop_py.path.insn import Flow, Insn, Mem
 from retsnoop_py.path.origin import Decided, decided_by, is_settled, outcome_of
 from retsnoop_py.path.otherwise import Avoided, Otherwise
-from retsnoop_py.path.values import Flags, Moment, Run
+from retsnoop_py.path.values import Flags, Moment, Node, Run
 from retsnoop_py.value import replace
 
 __all__ = ["EarlierTests"]
@@ -68,7 +68,7 @@ class EarlierTests:
             if not own.is_avoided_by(test, test.position, must_join=is_apart):
                 is_apart = True
                 continue
-            if not is_about_result(moment):
+            if not is_about_result(moment) and not _is_of_chosen(moment.flags):
                 found.insert(0, test)
             tested |= _calls(moment.flags)
             position = moment.position
@@ -151,15 +151,25 @@ class _AvoidedBy:
 
 def _calls(flags: Flags | None) -> set[int]:
     """Return the addresses of the calls with results that a comparison reads."""
+    return {node.at for node in _parts(flags) if node.kind == "call"}
+
+
+def _is_of_chosen(flags: Flags | None) -> bool:
+    """Return True if a comparison reads a value that another condition chose.
+
+    ``flags |= ...`` in an ``if`` makes such values. Nobody can read a condition of conditions.
+    """
+    return any(node.kind == "select" for node in _parts(flags))
+
+
+def _parts(flags: Flags | None) -> Iterator[Node]:
+    """Yield the values that a comparison reads; not those of which a call made another one."""
     waiting = [(one, 0) for one in (flags.left, flags.right)] if flags is not None else []
-    found = set()
     while waiting:
         node, depth = waiting.pop()
-        if node.kind == "call":
-            found.add(node.at)
-        elif depth < _MAX_DEPTH:
+        yield node
+        if node.kind != "call" and depth < _MAX_DEPTH:
             waiting += [(one, depth + 1) for one in node.args]
-    return found
 
 
 def _is_quiet(graph: Graph, way: Way, moment: Moment, end: int, tested: set[int]) -> bool:

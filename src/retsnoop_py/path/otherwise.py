@@ -51,13 +51,15 @@ class Outcome(NamedTuple):
 
 
 class Avoided(NamedTuple):
-    """Results that a test excluded, and blocks on the paths to successes that did not run.
+    """Results that the test in ``block`` excluded, and blocks on paths to successes.
 
-    Blocks that leave the function are not among them: all paths may join there.
+    ``through`` are those blocks that did not run. Blocks that leave the function are not among
+    them: all paths may join there.
     """
 
     results: frozenset[Outcome]
     through: frozenset[int]
+    block: int
 
 
 #: A search ended before it had looked at all places.
@@ -142,7 +144,8 @@ class Otherwise:
         results = {one for one, _ in kept}
         if "some" in kinds and best == "other" and results:
             results.add(Outcome("other", 0))  # most functions return 0 if they succeed
-        return Avoided(frozenset(results), frozenset().union(*through) - self._ran)
+        block = self._way.blocks[position]
+        return Avoided(frozenset(results), frozenset().union(*through) - self._ran, block)
 
     def avoids(
         self,
@@ -157,10 +160,14 @@ class Otherwise:
 
         Two successes are the same if the paths to them join before the function ends, or if they
         are the same value and not ``must_join``. If the search did not follow all paths, it is
-        enough that one of them joined.
+        enough that one of them joined. A path to the other test does not count: there, this test
+        only chose the values that the other one compares.
         """
+        own = avoided.block if avoided.block not in self._way.blocks[:position] else -1
         are_successes, is_shared = any(one.kind == "other" for one in avoided.results), False
-        for one, path in self._each(position, flags, condition) if avoided.results else ():
+        for one, path in self._each(position, flags, condition, own) if avoided.results else ():
+            if own in path and one.kind == "other":
+                continue
             is_shared |= one in avoided.results and not (must_join and are_successes)
             is_shared |= one.kind in ("other", "some") and bool(path & avoided.through)
             if are_successes and is_shared:
@@ -177,13 +184,14 @@ class Otherwise:
         return first == "same" and all(kind == "same" for kind in kinds)
 
     def _each(
-        self, position: int, flags: Flags, condition: str
+        self, position: int, flags: Flags, condition: str, other: int = -1
     ) -> Iterator[tuple[Outcome, frozenset[int]]]:
         """Yield the possible results if ``condition`` had not held in the block at ``position``.
 
-        With each result, yield the blocks of a path to it. The search goes on only while the caller
-        asks. ``_GAVE_UP`` is the last if it has no end. ``_SOME`` is the last, with all blocks, if
-        it did not follow some paths.
+        With each result, yield the blocks of a path to it: of one through the block ``other``, and
+        of one that avoids it. The search goes on only while the caller asks. ``_GAVE_UP`` is the
+        last if it has no end. ``_SOME`` is the last, with all blocks, if it did not follow some
+        paths.
         """
         facts = dict(self._facts)
         key, outcome = self._test(flags, condition)
@@ -193,7 +201,7 @@ class Otherwise:
         before = frozenset(self._way.blocks[:position]) - {self._way.blocks[position]}
         # rounds of loops have different values: the short paths come first
         waiting = deque([_At(self._way.blocks[position], 0, start, {}, before)])
-        found: set[Outcome] = set()
+        found: set[tuple[Outcome, bool]] = set()
         seen: dict[int, set[_Key]] = {}
         while waiting:
             now = waiting.popleft()
@@ -209,8 +217,8 @@ class Otherwise:
             for one in self._after(now, {} if now.block in now.path else facts):
                 if not isinstance(one, Outcome):
                     waiting.append(one)
-                elif one not in found:
-                    found.add(one)
+                elif (one, other in now.path) not in found:
+                    found.add((one, other in now.path))
                     yield one, now.path
         if any(len(states) >= _MOST_STATES for states in seen.values()):
             yield _SOME, frozenset(seen)
@@ -383,10 +391,9 @@ class Otherwise:
             return None
         if flags.op == "nzcv":
             return of_flags(condition, flags.left.value)
-        found = holds(flags, condition, {})
-        if found is not None:
-            return found
-        held = self._by_bits(flags, condition, facts, assumed)
+        held = holds(flags, condition, {})
+        if held is None:
+            held = self._by_bits(flags, condition, facts, assumed)
         if held is not None:
             return held
         key, outcome = self._test(flags, condition)
@@ -401,7 +408,11 @@ class Otherwise:
         for kept in (assumed, facts):
             if kept.get(("zero", self.number(flags.left), flags.size)):
                 return holds(flags._replace(left=Node("const")), condition, {})
-        return None
+        # who asks if a call's result is negative takes other results than 0 for errors
+        is_of_call = key[0] == "negative" and tested is not None and tested.kind == "call"
+        sizes = (INT, 8) if is_of_call else ()
+        zeros = [kept.get(("zero", key[1], size)) for kept in (assumed, facts) for size in sizes]
+        return outcome if False in zeros else None
 
     def _by_bits(self, flags: Flags, condition: str, facts: _Facts, assumed: _Facts) -> bool | None:
         """Return the outcome of a test of bits that other tests found; None if it is open."""
