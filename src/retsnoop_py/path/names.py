@@ -265,8 +265,13 @@ class Namer:
             return None
         if condition in ("e", "ne"):
             return truth_of(tested, condition == "ne", self._comparison)
-        highest = self._highest_bit(tested, size) if condition in ("s", "ns") else None
-        return self._with_zero(highest, "ne" if condition == "s" else "e")
+        signs = {"s": "ne", "l": "ne", "ns": "e", "ge": "e"}
+        if condition not in signs:
+            return None
+        highest = self._shifted_bit(tested, size)
+        if condition in ("s", "ns"):
+            highest = highest or self._highest_bit(tested, size)
+        return self._with_zero(highest, signs[condition])
 
     def _of_fields(self, flags: Flags, condition: str) -> str | None:
         """Return a comparison of bit fields, or of several small members in one load."""
@@ -374,6 +379,14 @@ class Namer:
             return None
         is_number = btf.resolve(named.type).kind is Kind.INT
         return self._masked(named, 1 << 8 * size - 1) if is_number else None
+
+    def _shifted_bit(self, node: Node, size: int) -> _Named | None:
+        """Return ``x & 0x100`` for the sign of ``x << 23``."""
+        if node.kind != "op" or node.name != "<<" or node.args[1].kind != "const":
+            return None
+        bit = 8 * size - 1 - node.args[1].value
+        named = self._name(node.args[0]) if bit >= 0 else None
+        return None if named is None else self._masked(named, 1 << bit)
 
     def _bit(self, left: Node, right: Node, condition: str) -> str | None:
         if right.kind == "const":

@@ -106,7 +106,7 @@ class WhyPage:
             )
         elif not reported.sure:
             yield from self._paragraph(
-                "The command wrote no text about this error. This call is the most likely one, "
+                "The command showed no text about this error. This call is the most likely one, "
                 "because it failed last. --call and --errno choose another call.",
                 2,
             )

@@ -24,7 +24,7 @@ NO_MIRROR_HINT = (
 )
 #: apt leaves these out of the names of its lists: ``http://``, ``file:/``, a user with a password.
 _SCHEME = re.compile(r"^[\w+]+:/*(?:[^/@]*@)?")
-_ORIGIN = re.compile(r"^Origin: *(.*?) *$", re.MULTILINE)
+_ORIGIN = re.compile(r"^Origin:(.*)$", re.MULTILINE)
 #: The fields of a release file are at its start; its list of files can have megabytes.
 _HEAD = 4096
 
@@ -139,5 +139,5 @@ def _origin(uri: str, suite: str, lists: Path) -> str | None:
                 found = _ORIGIN.search(file.read(_HEAD))
         except OSError:
             continue
-        return found[1] if found else ""
+        return found[1].strip() if found else ""
     return None

@@ -303,7 +303,7 @@ def test_the_answer_comes_first_in_the_users_terms() -> None:
 
 def test_doubt_is_said() -> None:
     guessed = answer(Reported(False, "inferred"))
-    assert "wrote no text about this error" in guessed[-1]
+    assert "showed no text about this error" in guessed[-1]
     alike = answer(Reported(True, "unknown", alike=("opening /b (ENOENT)",)))
     assert alike[-1] == "  The command may also mean opening /b (ENOENT)."
 
