@@ -69,15 +69,17 @@ _SOME = Outcome("some", None)
 
 
 class _Bits(NamedTuple):
-    """A test: the bits of ``mask`` of a value are equal to ``value``, or not.
+    """A test: the bits of ``mask`` of the value with this number are equal to ``value``, or not."""
 
-    ``key`` has the known bits of that value among the outcomes: their mask, and what they are.
-    """
-
-    key: _Key
+    number: int
     mask: int
     value: int
     is_equal: bool
+
+    @property
+    def key(self) -> _Key:
+        """Return the key of the value's known bits among the outcomes: mask, and what they are."""
+        return ("bits", self.number)
 
 
 _NO_BITS = (0, 0)
@@ -429,7 +431,7 @@ class Otherwise:
     def implies(self, flags: Flags, condition: str, other: Flags, held: str) -> bool:
         """Return True if bits that one test found leave another test only one outcome."""
         one, two = self._bits(flags, condition), self._bits(other, held)
-        if one is None or two is None or one.key != two.key:
+        if one is None or two is None or one.number != two.number:
             return False
         if one.is_equal:
             differs = (one.value ^ two.value) & one.mask & two.mask
@@ -444,7 +446,7 @@ class Otherwise:
         value = 0
         if flags.op == "bt" and flags.right.kind == "const" and condition in ("b", "ae"):
             bit = 1 << flags.right.value % (8 * flags.size)
-            return _Bits(("bits", self.number(flags.left)), bit, 0, condition == "ae")
+            return _Bits(self.number(flags.left), bit, 0, condition == "ae")
         if tested is None and flags.op in ("cmp", "sub") and flags.right.kind == "const":
             tested, size, value = flags.left, flags.size, flags.right.value
         if is_equal is None or tested is None:
@@ -457,7 +459,7 @@ class Otherwise:
             return None
         if tested.kind == "op" and tested.name == "~":
             tested, value = tested.args[0], ~value
-        return _Bits(("bits", self.number(tested)), mask, value & mask, is_equal)
+        return _Bits(self.number(tested), mask, value & mask, is_equal)
 
     def excludes(self, flags: Flags, condition: str) -> int | None:
         """Return the value (``value_of``) that a test found not to be a number, or without bits."""
@@ -472,7 +474,7 @@ class Otherwise:
         """Return a number for the value that is compared with a constant, without its mask."""
         test = self._bits(flags, "e") or self._bits(flags, "b")
         if test is not None:
-            return int(str(test.key[1]))
+            return test.number
         compared = self.compared(flags)
         return None if compared is None else compared[0]
 

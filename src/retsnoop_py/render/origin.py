@@ -257,15 +257,15 @@ def _values(decided: to.Decision) -> Iterator[str]:
 
 
 def _operands(view: PathView, condition: Condition) -> Iterator[to.ConditionOperand]:
-    """Yield the operands with their values, without values that the condition refutes.
+    """Yield the operands with their values. A value that the condition refutes was not read.
 
     The probe changes some values while it runs: ``current->bpf_ctx`` is that of the probe's
     own program.
     """
     for one in condition.operands:
         value = operand_value(one, view.path)
-        if value is None or not _is_refuted(condition.text, one.name, value):
-            yield to.ConditionOperand(one.name, value)
+        is_wrong = value is not None and _is_refuted(condition.text, one.name, value)
+        yield to.ConditionOperand(one.name, None if is_wrong else value)
 
 
 def _is_refuted(condition: str, name: str, value: int) -> bool:
