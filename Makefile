@@ -15,6 +15,9 @@ FOR ?= 60
 # what wheel, deb and standalone are built for
 MACHINES ?= $(shell uname -m)
 ALL_MACHINES := x86_64 aarch64
+# Some systems set it. Then each worker of pytest compiles all tests, and each program in a guest the
+# whole package.
+unexport PYTHONDONTWRITEBYTECODE
 C_FILES = $(wildcard release/*.c src/bpf/*.[ch] src/native/*.[ch] tests/bench/*.[ch])
 
 .DEFAULT_GOAL := help

@@ -611,6 +611,8 @@ def build_all(purpose: str = "") -> None:
     libbpf_paths()
     build_bpf()
     build_venv(tools=not purpose)
+    # guests read the checkout and cannot write to it
+    run([VENV / "bin" / "python", "-m", "compileall", "-q", PACKAGE])
     say("done", f".venv/bin/retsnoop-py, {time.monotonic() - started:.1f} s")
 
 

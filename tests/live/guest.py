@@ -13,7 +13,8 @@ from typing import Any
 from tests.live.kernels import later_series
 
 from retsnoop_py.vm import kernels
-from retsnoop_py.vm.command import Command
+from retsnoop_py.vm.command import Command, Sink
+from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine
 
 __all__ = ["SharedGuest", "available"]
@@ -21,6 +22,9 @@ __all__ = ["SharedGuest", "available"]
 #: How much of the console and of each output a failure shows, in characters from the end.
 _CONSOLE, _OUTPUT = 4000, 6000
 _COMMANDS = 3
+#: Limits of time in tests are those of a machine with nothing else to do. They are multiplied by
+#: this, since a machine may be half as fast, and busy.
+_PATIENCE = 3
 
 
 def available(name: str) -> str:
@@ -41,12 +45,24 @@ def available(name: str) -> str:
     raise dropped
 
 
+class PatientCommand(Command):
+    """A command that has several times the time that a test gives it."""
+
+    def wait(self, timeout: float | None = None, sink: Sink | None = None) -> Result:
+        """Wait as :meth:`Command.wait` does."""
+        return super().wait(None if timeout is None else timeout * _PATIENCE, sink)
+
+
 class SharedGuest(Machine):
-    """A guest that remembers its last commands, so that a failed test can print them."""
+    """A guest that is patient and remembers its last commands for the report of a failed test."""
+
+    command_type = PatientCommand
 
     def __init__(self, kernel: str, kernel_options: Sequence[str] = ()) -> None:
         self._last: deque[Command] = deque(maxlen=_COMMANDS)
-        super().__init__(available(kernel), kernel_options=kernel_options)
+        super().__init__(
+            available(kernel), kernel_options=kernel_options, boot_timeout=90 * _PATIENCE
+        )
 
     def _boot(self) -> None:
         super()._boot()

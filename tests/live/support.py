@@ -116,7 +116,7 @@ def start_trace(machine: Machine, *args: str) -> Command:
     return command
 
 
-def wait_for(condition: Callable[[], bool], command: Command, timeout: float = 120) -> None:
+def wait_for(condition: Callable[[], bool], command: Command, timeout: float = 360) -> None:
     """Wait until ``condition`` holds; fail if ``command`` ends or time runs out before."""
     deadline = time.monotonic() + timeout
     while not condition():

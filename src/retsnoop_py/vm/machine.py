@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import ClassVar, Self, TypeVar
 
 from retsnoop_py import package
 from retsnoop_py.errors import RetsnoopError, UnavailableError
@@ -70,6 +70,9 @@ class Machine:
     Entering boots the guest. It raises BootFailed, InputError, or UnavailableError if QEMU, busybox
     or the network is missing.
     """
+
+    #: What :meth:`start` returns; a subclass may have commands of its own.
+    command_type: ClassVar[type[Command]] = Command
 
     def __init__(  # noqa: PLR0913 - one parameter per property
         self,
@@ -201,7 +204,7 @@ class Machine:
             files.write("stdin", stdin)
         elif live_stdin:
             files.write("live", b"")
-        return Command(self, lane, self._jobs, files, argv)
+        return self.command_type(self, lane, self._jobs, files, argv)
 
     def run(
         self,

@@ -23,7 +23,7 @@ from retsnoop_py.listener import Listener, listening
 
 
 def finish(command: Command) -> int:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not command.ended():
         assert time.monotonic() < deadline
         time.sleep(0.005)

@@ -21,7 +21,7 @@ from retsnoop_py.cause.waiting.look import descendants, look
 from retsnoop_py.cause.waiting.model import INFERRED, Blocked, Finding, Wait, duration
 from retsnoop_py.value import replace
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 class Known:

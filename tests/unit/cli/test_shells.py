@@ -87,7 +87,7 @@ class Shell:
 
     def until(self, wanted: str) -> str:
         """What the shell writes up to ``wanted``; fails after half a minute."""
-        text, deadline = "", time.monotonic() + 30
+        text, deadline = "", time.monotonic() + 60
         while time.monotonic() < deadline:
             if select.select([self.terminal], [], [], 0.2)[0]:
                 text += os.read(self.terminal, 4096).decode(errors="replace")

@@ -197,7 +197,7 @@ def test_output_that_memory_cannot_hold_is_an_error(
         os.truncate(tmp_path / "jobs/1/stdout", 1 << 40)
         theirs.sendall(b"exit 1 0\n")
         with pytest.raises(VmError, match="yes wrote more than 1 MiB to standard output"):
-            command.wait(10)
+            command.wait(60)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_an_end_that_is_not_understood_is_an_error(line: str, jobs: int) -> None
         command = Command(cast("Machine", Guest()), Channel(ours), 1, JobFiles(jobs, "1"), ["true"])
         theirs.sendall(line.encode() + b"\n")
         with pytest.raises(VmError, match="the guest sent an unexpected line: 'exit "):
-            command.wait(10)
+            command.wait(60)
 
 
 def test_a_release_is_one_word() -> None:
