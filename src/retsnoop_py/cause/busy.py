@@ -34,9 +34,35 @@ def busy(scene: Scene) -> Reason | None:
         return device
     if scene.call.name == "mount":
         return _mounted_again(scene, path)
+    if scene.call.name.startswith("rename"):
+        return _renamed(scene)
     if is_mounted(path):
         return _busy(f"A file system is mounted at {show(path)}.", f"umount {shell_path(path)}")
     return _cgroup(path) or _processes(path, holders.processes(path))
+
+
+def _renamed(scene: Scene) -> Reason | None:
+    """rename(2) of a mount point, or to the name of one, such as a file of a container."""
+    old, new = scene.path, scene.target
+    if new is not None and is_mounted(new):
+        quoted = shell_path(new)
+        if os.path.isdir(new):
+            text = f"A file system is mounted at {show(new)}. No rename replaces a mount point."
+            return _busy(text, f"umount {quoted}")
+        return _busy(
+            f"{show(new)} is a mount point: another file is mounted over it, as Docker and "
+            "Kubernetes do for single files. No rename replaces a mount point.",
+            f"write into the file instead: cat NEW >{quoted} (sed -i, mv and most editors make a "
+            f"new file and rename it: sed SCRIPT {quoted} >COPY; cat COPY >{quoted})",
+            f"or umount {quoted}",
+        )
+    if old is not None and is_mounted(old):
+        return _busy(
+            f"{show(old)} is a mount point, and no program can rename one.",
+            f"move the mount: mount --move {shell_path(old)} NEW (NEW must exist)",
+            f"or umount {shell_path(old)}",
+        )
+    return None
 
 
 def _busy(text: str, *advice: str) -> Reason:

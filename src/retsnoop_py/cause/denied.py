@@ -113,4 +113,7 @@ def capability(scene: Scene) -> Reason | None:
             "run it as root",
             f"or give the program the capability: setcap {name.lower()}+ep PROGRAM",
         )
+        if scene.call.name in ("unshare", "clone", "clone3"):
+            own = "create a user namespace with the others: unshare --user --map-root-user ..."
+            advice = (advice[0], f"or {own}")
     return Reason("capability", text, advice, is_seen_later=False)

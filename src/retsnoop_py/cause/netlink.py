@@ -63,6 +63,8 @@ _VERBS = (
 _GATEWAY = 5
 #: IFLA_MASTER.
 _MASTER = 10
+#: IFLA_LINKINFO, in it IFLA_INFO_DATA, in it VETH_INFO_PEER and IFLA_NETKIT_PEER_INFO; IFLA_IFNAME.
+_LINK_INFO, _INFO_DATA, _PEER, _NAME_OF_LINK = 18, 2, 1, 3
 #: Characters of the name of a network interface (IFNAMSIZ).
 _NAME = 15
 #: The subsystem of nftables among the messages of netfilter (NFNL_SUBSYS_NFTABLES).
@@ -234,7 +236,7 @@ def reason(scene: Scene) -> Reason | None:
     found = _object(request)
     name, error = object_of(request), errno_name(scene.call.error)
     if found is not None and found.name == "LINK":
-        of_link = _reason_of_link(request, found, name, error)
+        of_link = _reason_of_link(scene, request, found, name, error)
         if of_link is not None:
             return of_link
     if request.message:
@@ -304,7 +306,9 @@ def _nft_parents(family: str, parents: Sequence[tuple[str, str]]) -> tuple[str, 
     return (f"create both first: {table}; nft add chain " + f"{place} {chain}",)
 
 
-def _reason_of_link(request: Request, found: _Object, name: str, error: str) -> Reason | None:
+def _reason_of_link(
+    scene: Scene, request: Request, found: _Object, name: str, error: str
+) -> Reason | None:
     """Why the kernel refused to create or change a network interface, by the error."""
     if error == "ENODEV" and name:
         return Reason("not-found", f"There is no network interface {show(name)}.", _links(name))
@@ -315,7 +319,25 @@ def _reason_of_link(request: Request, found: _Object, name: str, error: str) -> 
             ("choose a shorter name",),
             is_seen_later=False,
         )
+    if error == "EEXIST":
+        return None if is_elsewhere(scene.call) else _pair(request, found, name)
     return _no_setting(request, found) if error == "EOPNOTSUPP" else None
+
+
+def _pair(request: Request, found: _Object, name: str) -> Reason | None:
+    """A new pair of veth or netkit interfaces: the name that the other end was to have exists."""
+    data = _within(_attribute(request, found.head, _LINK_INFO), _INFO_DATA)
+    peer = _text_of(_within(data, _PEER)[found.head :], _NAME_OF_LINK)
+    there = [one for one in (name, peer) if one and os.path.lexists(f"/sys/class/net/{one}")]
+    if not peer or not there or any("/" in one for one in there):
+        return None
+    verb = "exist" if len(there) > 1 else "exists"
+    return Reason(
+        "exists",
+        f"{' and '.join(map(show, there))}, of the two names {show(name)} and {show(peer)} for the "
+        f"ends of the new pair, {verb} already.",
+        ("choose other names, or remove the interface: ip link del NAME",),
+    )
 
 
 def _no_setting(request: Request, found: _Object) -> Reason:
@@ -392,13 +414,22 @@ def _of_nftables(request: Request) -> tuple[str, str] | None:
 
 
 def _string(request: Request, number: int) -> str:
-    value = _attribute(request, _NFT_HEAD, number)
-    return value.partition(b"\0")[0].decode(errors="replace")
+    return _text_of(request.data[_NFT_HEAD:], number)
+
+
+def _text_of(data: bytes, number: int) -> str:
+    """The string of an attribute among ``data``; "" where it is not captured."""
+    return _within(data, number).partition(b"\0")[0].decode(errors="replace")
 
 
 def _attribute(request: Request, at: int, wanted: int) -> bytes:
     """The value of an attribute behind the first ``at`` bytes; b"" where it is not captured."""
-    data = request.data
+    return _within(request.data[at:], wanted)
+
+
+def _within(data: bytes, wanted: int) -> bytes:
+    """The value of an attribute among ``data``, also of one that is the value of another."""
+    at = 0
     while at + 4 <= len(data):
         length, number = unpack_from("=HH", data, at)
         if length < 4:

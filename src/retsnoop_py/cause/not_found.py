@@ -86,7 +86,25 @@ def searched(scene: Scene) -> Reason | None:
             ),
             is_seen_later=False,
         )
+    if call.name.startswith("execve") and " " in name:
+        return _words_as_one(name)
     return replace(not_in_folders(name, there[:_MOST_FOLDERS]), is_seen_later=False)
+
+
+def _words_as_one(name: str) -> Reason:
+    """No program has a name with blanks; the kernel passes the rest of a #! line as one word."""
+    program = name.split(" ", 1)[0]
+    return Reason(
+        "not-found",
+        f"A program with the name {show(name)}, of several words, was looked for and does not "
+        f"exist. A first line #!/usr/bin/env {show(name)[1:-1]} passes all words after env as one.",
+        (
+            f"of a script: change its first line to #!/usr/bin/env -S {show(name)[1:-1]}",
+            f"of a command line: separate the words, without quotes: {shell_word(program)} ...",
+        ),
+        is_seen_later=False,
+        is_inferred=True,
+    )
 
 
 def _how_to_get(name: str) -> Iterator[str]:
@@ -268,6 +286,8 @@ def _missing_of(scene: Scene, path: str) -> Reason | None:
     elif part != path and _makes(scene) and not files.is_of_kernel(folder):
         word = "or " if advice else ""
         advice.append(f"{word}create it: mkdir -p {shell_path(os.path.dirname(path))}")
+    elif scene.call.name == "mount" and path == path_of(scene.call, 1):
+        advice.append(f"{'or ' if advice else ''}create it: mkdir {shell_path(path)}")
     return Reason("not-found", text, tuple(advice))
 
 

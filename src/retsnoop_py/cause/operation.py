@@ -15,7 +15,7 @@ from retsnoop_py.cause.shell import shell_word
 __all__ = ["MOUNT_CHANGES", "described", "object_of", "operation", "path_of", "show"]
 
 #: The operation by a pattern of the call's name. {0}, {1}: its texts, {a}: its address, {f}: the
-#: file of its first descriptor, {s}: the signal and its receiver.
+#: file of its first descriptor, {s}: the signal and its receiver, {r}: what fallocate(2) does.
 _OPERATIONS = (
     ("write*", "writing to {f}"),
     ("pwrite*", "writing to {f}"),
@@ -23,7 +23,7 @@ _OPERATIONS = (
     ("readv", "reading {f}"),
     ("pread*", "reading {f}"),
     ("getdents*", "listing {f}"),
-    ("fallocate", "reserving space for {f}"),
+    ("fallocate", "{r} {f}"),
     ("ftruncate", "changing the size of {f}"),
     ("fsync", "writing {f} to its device"),
     ("fdatasync", "writing {f} to its device"),
@@ -173,7 +173,7 @@ def operation(call: SystemCall) -> str:
         if ("{0}" in words and not object_of(call)) or ("{1}" in words and len(texts) < 2):
             continue
         address = call.address and show(str(call.address))
-        made = words.format(*texts, a=address, f=file, s=_signal(call))
+        made = words.format(*texts, a=address, f=file, s=_signal(call), r=_reserving(call))
         return made.replace("owner", "group", 1) if _keeps_owner(call) else made
     return call.name if " " in call.name else f"{call.name}()"
 
@@ -182,6 +182,21 @@ def _keeps_owner(call: SystemCall) -> bool:
     """Return whether chown(2) only changes the group: the new owner is -1."""
     new = call.arguments[2 if call.name == "fchownat" else 1]
     return "chown" in call.name and new & 0xFFFFFFFF == 0xFFFFFFFF
+
+
+#: Flags of fallocate(2) (linux/falloc.h), and what they do to the file.
+_RANGES = {
+    0x02: "punching a hole in",
+    0x08: "removing a range of",
+    0x10: "zeroing a range of",
+    0x20: "inserting a range into",
+    0x40: "unsharing a range of",
+}
+
+
+def _reserving(call: SystemCall) -> str:
+    flags = call.arguments[1] if call.name == "fallocate" else 0
+    return next((words for flag, words in _RANGES.items() if flags & flag), "reserving space for")
 
 
 def _signal(call: SystemCall) -> str:

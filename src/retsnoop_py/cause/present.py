@@ -135,7 +135,7 @@ def is_directory(scene: Scene) -> Reason | None:
     if path is None or not os.path.isdir(path):
         return None
     advice: tuple[str, ...] = ("give the name of a file",)
-    if scene.call.name.startswith("unlink"):
+    if scene.call.name.startswith("unlink") or scene.call.process == "rm":
         advice = (
             f"rmdir {shell_path(path)} (if the directory is empty)",
             f"or rm -r {shell_path(path)} (removes the directory and everything in it)",

@@ -163,6 +163,39 @@ def test_a_library_in_a_mount_with_noexec(tmp_path: Path, monkeypatch: pytest.Mo
 # -- file systems ------------------------------------------------------------------------------
 
 
+def test_a_mount_point_is_not_renamed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that Docker mounts, such as /etc/hosts: sed -i makes a new file and renames it."""
+    table, new = tmp_path / "mountinfo", tmp_path / "new"
+    table.write_text(f"36 1 8:1 / / rw - ext4 x rw\n37 36 8:1 /a {tmp_path}/f rw - ext4 x rw\n")
+    monkeypatch.setattr(files, "_MOUNTINFO", table)
+    for name in ("f", "new", "g"):
+        (tmp_path / name).touch()
+    one = call("rename", errno.EBUSY, (0, str(new)), (1, f"{tmp_path}/f"))
+    found = reason(one)
+    assert found.kind == "busy"
+    assert found.text.startswith(f"{tmp_path}/f is a mount point: another file is mounted over it")
+    assert f"cat NEW >{tmp_path}/f" in found.advice[0]
+    away = call("rename", errno.EBUSY, (0, f"{tmp_path}/f"), (1, f"{tmp_path}/g"))
+    assert reason(away).text == f"{tmp_path}/f is a mount point, and no program can rename one."
+
+
+def test_a_missing_mount_point_is_to_be_created(tmp_path: Path) -> None:
+    found = reason(call("mount", errno.ENOENT, (0, "x"), (1, f"{tmp_path}/new"), (2, "tmpfs")))
+    assert found.text.startswith(f"{tmp_path}/new does not exist.")
+    assert found.advice == (f"create it: mkdir {tmp_path}/new",)
+
+
+def test_the_words_of_a_first_line_are_one_name() -> None:
+    """``#!/usr/bin/env python3 -u``: env looks for a program called "python3 -u"."""
+    calls = [
+        call("execve", errno.ENOENT, (0, f"/{folder}/python3 -u")) for folder in ("bin", "sbin")
+    ]
+    found = reason(*reversed(calls))
+    assert "A first line #!/usr/bin/env python3 -u passes all words after env as one." in found.text
+    assert found.advice[0].endswith("#!/usr/bin/env -S python3 -u")
+    assert found.is_inferred
+
+
 def test_what_fat_does_not_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tmp_path / "mountinfo"
     table.write_text("29 1 8:17 / /media/stick rw,relatime shared:1 - vfat /dev/sdb1 rw\n")
@@ -227,6 +260,15 @@ def test_a_map_of_a_user_namespace(condition: str | None, words_of_it: str) -> N
     assert found is not None
     assert found.text.startswith(words_of_it)
     assert found.is_inferred == (condition is None)
+
+
+def test_namespaces_need_a_user_namespace_or_root() -> None:
+    one = call("unshare", errno.EPERM, uid=OTHER, state=State(begin=1))
+    denied = Denied(1, one.tid, CAPABILITIES.index("SYS_ADMIN"))
+    found = reason_of(Scene(one, Witnessed((one,), denied=(denied,)), Identity(OTHER, OTHER)))
+    assert found is not None
+    assert found.advice[0] == "run it as root"
+    assert "unshare --user --map-root-user" in found.advice[1]
 
 
 @pytest.mark.parametrize(

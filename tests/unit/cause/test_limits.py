@@ -243,6 +243,16 @@ def test_ports_for_root(proc_sys: ProcSys) -> None:
     assert reason.advice[0] == "sysctl net.ipv4.ip_unprivileged_port_start=80"
 
 
+def test_a_socket_for_ping(proc_sys: ProcSys) -> None:
+    proc_sys.set("net.ipv4.ping_group_range", "1\t0")
+    one = failed("socket", errno.EACCES, state=state())
+    assert found(one, chain=("inet_create", "other")) is None
+    reason = found(one, chain=("inet_create", "ping_init_sock"))
+    assert "The range is 1 0; the range 1 0 has no group." in text(reason)
+    assert reason is not None
+    assert reason.advice[0] == 'sysctl net.ipv4.ping_group_range="0 2147483647"'
+
+
 def test_a_file_of_another_user_in_a_sticky_folder(proc_sys: ProcSys, tmp_path: Path) -> None:
     proc_sys.set("fs.protected_regular", "2")
     folder = tmp_path / "shared"

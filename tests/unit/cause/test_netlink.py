@@ -90,6 +90,19 @@ def test_what_is_there_and_what_is_not() -> None:
     assert reason(default).text == "There is no default route that fits all given values."
 
 
+def test_a_pair_of_interfaces_names_the_end_that_exists() -> None:
+    peer = attribute(1, bytes(16) + attribute(3, b"lo\0"))
+    info = attribute(18, attribute(1, b"veth\0") + attribute(2, peer))
+    data = (attribute(3, b"d0x\0"), info)
+    found = reason(of(errno.EEXIST, NEWLINK, bytes(16), *data))
+    assert (
+        found.text
+        == "lo, of the two names d0x and lo for the ends of the new pair, exists already."
+    )
+    elsewhere = replace(of(errno.EEXIST, NEWLINK, bytes(16), *data), state=None)
+    assert "pair" not in reason(elsewhere).text
+
+
 def test_an_interface_by_its_index() -> None:
     """ip link set NAME sends the index. In another network namespace it is another interface."""
     head = b"\0\0\0\0\1\0\0\0" + bytes(8)

@@ -206,6 +206,16 @@ def test_signals_in_words() -> None:
     assert sent("tkill", 8, 99) == "sending signal 99 to thread 8"
 
 
+def test_ranges_in_words() -> None:
+    def changed(flags: int) -> str:
+        places, arguments = ((0, place("/srv/f")),), (5, flags, 0, 1, 0, 0)
+        return operation(call("fallocate", errno.EINVAL, places=places, arguments=arguments))
+
+    assert changed(0) == changed(1) == "reserving space for /srv/f"
+    assert changed(3) == "punching a hole in /srv/f"
+    assert changed(8) == "removing a range of /srv/f"
+
+
 def test_relative_paths_are_those_of_the_process() -> None:
     assert path_of(call("openat", 2, (1, "x"), cwd="/srv")) == "/srv/x"
     assert path_of(call("openat", 2, (1, "x"), cwd=None)) is None
