@@ -56,7 +56,8 @@ demo: build ## errors of failing bpf() calls, and why, here or in a VM
 
 check: lint test-unit test-golden ## what a commit has to pass, in a minute; .githooks/pre-commit runs it
 
-test: check test-thorough site test-source test-python test-sanitized fuzz test-quick ## what a change has to pass, in half an hour: the tests on 6.12, the core on others
+test: build ## what a change has to pass, in half an hour: the tests on 6.12, the core on others
+	@$(BIN)/python -m tests.parts --test
 
 test-quick: build ## the live tests of make test
 	@$(BIN)/pytest -q --quick -n $(GUESTS) --dist=loadgroup --no-loadscope-reorder tests/live

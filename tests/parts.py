@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""``make test-all``: every test there is, part by part, to be continued after an interruption.
+"""``make test``: what a change has to pass; ``make test-all``: every test there is.
 
+``make test`` runs two parts at a time: a part such as the fuzzers uses one core only, and a guest
+waits now and then. After a failure no further part begins. The output of a part is in
+``build/test/PART.log``, and its end is printed.
+
+``make test-all`` runs part by part, and is to be continued after an interruption.
 ``build/test-all.json`` records which parts passed, at which commit and in how many minutes. A part
 that passed with the files of now is not run again. ``make test-all PART="wheel live-6.1"`` runs
 these parts alone, ``make test-all AGAIN=1`` all of them again. The output of a part is in
@@ -21,18 +26,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "build" / "test-all.json"
-LOGS = ROOT / "build" / "test-all"
+LOGS, QUICK_LOGS = ROOT / "build" / "test-all", ROOT / "build" / "test"
 OWN = ("5.10", "6.1", "6.12", "7.2", "7.3")
 OTHER = {"x86_64": "arm64", "aarch64": "x86_64"}.get(platform.machine(), "arm64")
 FOREIGN = tuple(f"{OTHER}/{series}" for series in ("5.10", "6.1", "6.12", "7.3"))
-TAIL = 40
+#: Lines of output that are printed of a part that failed, and in make test of one that passed.
+TAIL, ENDING = 40, 3
+_POLL_S = 0.2
 
 
 class Part(NamedTuple):
@@ -80,6 +87,30 @@ PARTS = (
     make("test-install", "each way to install of README and docs/install.md"),
     make("test-tutorial", "the tutorial from a bare Debian 12"),
     make("test-release", "the release again from another folder, byte for byte"),
+)
+
+
+#: The parts of ``make test``: two at a time, one of each row. The live tests take the longest.
+QUICK = (
+    (
+        Part(
+            "host",
+            [
+                *(".venv/bin/pytest", "-q", "-n", "auto", "--maxprocesses=4"),
+                *("tests/unit", "tests/golden"),
+            ],
+            "unit tests, also those that take long, and golden tests",
+        ),
+        make("test-quick", "live tests: all on 6.12, the core on other kernels"),
+    ),
+    (
+        make("lint", "ruff, mypy, import contracts, clang-format, BPF objects"),
+        make("test-source", "the source distribution, installed on this machine"),
+        make("site", "the pages of docs/ as a site"),
+        make("test-sanitized", "the C extensions under AddressSanitizer and UBSan"),
+        make("fuzz", "damaged recordings, objects, .BTF.ext and logs, near-misses"),
+        make("test-python", "unit and golden tests on the oldest and the newest Python"),
+    ),
 )
 
 
@@ -134,11 +165,21 @@ def record(name: str, files: str, minutes: float) -> None:
 
 def run(part: Part) -> int:
     """Run a part, its output in its log; its exit status. Ctrl-C ends all that it started."""
-    LOGS.mkdir(parents=True, exist_ok=True)
+    running: list[subprocess.Popen[bytes]] = []
+    with _ending_all(running):
+        process = _start(part, LOGS, running)
+        return process.wait()
+
+
+def _start(
+    part: Part, logs: Path, running: list[subprocess.Popen[bytes]]
+) -> subprocess.Popen[bytes]:
+    """Start a part in a session of its own, and add it to ``running``."""
+    logs.mkdir(parents=True, exist_ok=True)
     # Ctrl-C waits until there is a process to end
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        with (LOGS / f"{part.name}.log").open("wb") as log:
+        with (logs / f"{part.name}.log").open("wb") as log:
             process = subprocess.Popen(
                 part.argv,
                 cwd=ROOT,
@@ -149,25 +190,67 @@ def run(part: Part) -> int:
                 start_new_session=True,
                 preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, before),  # noqa: PLW1509
             )
-        return _ended(process, before)
+        running.append(process)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    return process
 
 
-def _ended(process: subprocess.Popen[bytes], mask: set[signal.Signals | int]) -> int:
-    """Let signals come again, and wait for the process; its exit status."""
+@contextmanager
+def _ending_all(running: list[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """Ctrl-C within the body ends the processes that run then, and all that they started."""
     try:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        return process.wait()
+        yield
     except KeyboardInterrupt:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGINT)
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        left = [one for one in running if one.poll() is None]
+        for process in left:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGINT)
+        for process in left:
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         raise
+
+
+def run_rows(rows: Sequence[Sequence[Part]]) -> list[str]:
+    """Run the parts of each row one after the other, all rows at once; the names of what failed.
+
+    After a failure no further part begins; those that run go on to their end.
+    """
+    waiting, failed = [list(row) for row in rows], []
+    began: dict[int, tuple[Part, float, subprocess.Popen[bytes]]] = {}
+    running: list[subprocess.Popen[bytes]] = []
+    with _ending_all(running):
+        while True:
+            for row, parts in enumerate(waiting):
+                if row not in began and parts and not failed:
+                    part = parts.pop(0)
+                    print(f"  {part.name:10} {part.about} ...", flush=True)
+                    began[row] = part, time.monotonic(), _start(part, QUICK_LOGS, running)
+            if not began:
+                return failed
+            time.sleep(_POLL_S)
+            for row, (part, begin, process) in list(began.items()):
+                status = process.poll()
+                if status is None:
+                    continue
+                del began[row]
+                _tell(part, status, (time.monotonic() - begin) / 60)
+                if status:
+                    failed.append(part.name)
+
+
+def _tell(part: Part, status: int, minutes: float) -> None:
+    """Print how a part ended, and the end of its output."""
+    log = QUICK_LOGS / f"{part.name}.log"
+    lines = log.read_text(errors="replace").splitlines()
+    print("\n".join(lines[-(10 * TAIL if status else ENDING) :]))
+    said = f"FAILED (status {status}) after" if status else "passed in"
+    where = f", see {log.relative_to(ROOT)}" if status else ""
+    print(f"  {part.name:10} {said} {minutes:.1f} min{where}", flush=True)
 
 
 def run_all(parts: Iterable[Part], again: bool) -> list[str]:
@@ -198,7 +281,8 @@ def run_all(parts: Iterable[Part], again: bool) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the parts that are named, or all of them."""
-    parser = argparse.ArgumentParser(prog="make test-all", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.parts", description=__doc__)
+    parser.add_argument("--test", action="store_true", help="run what make test runs")
     parser.add_argument("parts", nargs="*", metavar="PART", help="run these alone")
     parser.add_argument("--again", action="store_true", help="also run what has passed")
     parser.add_argument("--list", action="store_true", help="list the parts, and when they passed")
@@ -215,9 +299,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{part.name:22} {when:20} {part.about}")
         return 0
     try:
-        failed = run_all([known[name] for name in options.parts] or PARTS, options.again)
+        if options.test:
+            failed = run_rows(QUICK)
+        else:
+            failed = run_all([known[name] for name in options.parts] or PARTS, options.again)
     except KeyboardInterrupt:
-        print("\ninterrupted; `make test-all` continues with this part", file=sys.stderr)
+        goes_on = "" if options.test else "; `make test-all` continues with this part"
+        print(f"\ninterrupted{goes_on}", file=sys.stderr)
         return 130
     if failed:
         print(f"failed: {' '.join(failed)}", file=sys.stderr)

@@ -27,6 +27,7 @@ def _own_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "ROOT", tmp_path)
     monkeypatch.setattr(parts, "RECORD", tmp_path / ".git" / "test-all.json")
     monkeypatch.setattr(parts, "LOGS", tmp_path / ".git" / "logs")
+    monkeypatch.setattr(parts, "QUICK_LOGS", tmp_path / ".git" / "quick-logs")
 
 
 def part(name: str, script: str) -> parts.Part:
@@ -98,6 +99,56 @@ sys.exit(parts.main([]))
     assert parts.passed("quick", parts.tree())
 
 
+def test_rows_run_at_once_and_their_parts_one_after_the_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = tmp_path / ".git" / "a", tmp_path / ".git" / "b"
+    met = "touch {0}; while [ ! -e {1} ]; do sleep 0.01; done"
+    first = part("first", met.format(a, b)), part("then", f"test -e {b}; echo 3 passed")
+    assert parts.run_rows([first, [part("beside", met.format(b, a))]]) == []
+    out = capsys.readouterr().out
+    assert "3 passed\n  then       passed in 0.0 min" in out
+    assert out.index("first      passed") < out.index("then       the part")
+
+
+def test_after_a_failure_no_further_part_begins(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [[part("bad", "echo why it failed; exit 3"), part("next", "true")], [part("ok", "true")]]
+    assert parts.run_rows(rows) == ["bad"]
+    out = capsys.readouterr().out
+    assert "why it failed\n  bad        FAILED (status 3)" in out
+    assert "ok         passed" in out
+    assert "next" not in out
+
+
+def test_ctrl_c_ends_all_rows(tmp_path: Path) -> None:
+    children = [tmp_path / ".git" / name for name in "ab"]
+    endless = "echo $$ >{0}.new; mv {0}.new {0}; exec sleep 1000"
+    rows = [[["sh", "-c", endless.format(child)]] for child in children]
+    script = f"""
+import sys
+from pathlib import Path
+from tests import parts
+parts.ROOT = parts.QUICK_LOGS = Path({str(tmp_path)!r})
+parts.QUICK = [[parts.Part("p", argv, "does not end") for argv in row] for row in {rows!r}]
+sys.exit(parts.main(["--test"]))
+"""
+    process = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.DEVNULL)
+    while not all(child.exists() for child in children):
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
+    for child in children:
+        assert not Path(f"/proc/{child.read_text().strip()}").exists()
+
+
+def test_make_test_runs_what_make_test_all_runs_in_its_first_parts() -> None:
+    """Everything that needs no kernel, in one way or another."""
+    quick = {one.name for row in parts.QUICK for one in row}
+    assert quick - {"host", "quick", "site"} <= {one.name for one in parts.PARTS}
+    assert {"lint", "python", "sanitized", "fuzz", "source"} <= quick
+
+
 def test_every_kernel_of_the_live_tests_has_a_part() -> None:
     names = {one.name for one in parts.PARTS}
     every = (*kernels.ALL, *kernels.QUICK)
@@ -115,7 +166,8 @@ def test_the_hook_runs_make_check() -> None:
 def test_each_part_of_make_is_a_target() -> None:
     targets = re.findall(r"^([a-z-]+(?: [a-z-]+)*):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     known = {word for target in targets for word in target.split()}
-    assert {one.argv[2] for one in parts.PARTS if one.argv[0] == "make"} <= known
+    every = (*parts.PARTS, *(one for row in parts.QUICK for one in row))
+    assert {one.argv[2] for one in every if one.argv[0] == "make"} <= known
 
 
 def test_each_thorough_file_and_test_is_there() -> None:
