@@ -63,6 +63,10 @@ _VERBS = (
 _GATEWAY = 5
 #: IFLA_MASTER.
 _MASTER = 10
+#: Of a request, its type & 3: RTM_DEL*.
+_DELETED = 1
+#: ARPHRD_ETHER, as sysfs writes it, and IFF_LOOPBACK.
+_ETHERNET, _IFF_LOOPBACK = "1", 8
 #: IFLA_LINKINFO, in it IFLA_INFO_DATA, in it VETH_INFO_PEER and IFLA_NETKIT_PEER_INFO; IFLA_IFNAME.
 _LINK_INFO, _INFO_DATA, _PEER, _NAME_OF_LINK = 18, 2, 1, 3
 #: Characters of the name of a network interface (IFNAMSIZ).
@@ -321,7 +325,40 @@ def _reason_of_link(
         )
     if error == "EEXIST":
         return None if is_elsewhere(scene.call) else _pair(request, found, name)
+    if error == "EINVAL" and not request.message:
+        return _no_port(request, found, _interface(scene.call, found))
+    if error == "EOPNOTSUPP" and request.type & 3 == _DELETED:
+        text = f"The network interface {show(name)} is not one that can be removed."
+        advice = "set it down instead: ip link set NAME down"
+        return Reason("unsupported", text, (advice,), is_seen_later=False)
     return _no_setting(request, found) if error == "EOPNOTSUPP" else None
+
+
+def _no_port(request: Request, found: _Object, name: str) -> Reason | None:
+    """An interface that is not of the Ethernet kind and was to become a port of a bridge."""
+    master = _attribute(request, found.head, _MASTER)
+    if not name or len(master) != 4:
+        return None
+    try:
+        bridge = if_indextoname(*unpack_from("=I", master))
+        kind = _read(f"/sys/class/net/{name}/type")
+        flags = int(_read(f"/sys/class/net/{name}/flags"), 0)
+    except (OSError, ValueError):
+        return None
+    is_bridge = os.path.isdir(f"/sys/class/net/{bridge}/bridge")
+    if not is_bridge or (kind == _ETHERNET and not flags & _IFF_LOOPBACK):
+        return None
+    what = "is the loopback interface" if flags & _IFF_LOOPBACK else "is not an Ethernet interface"
+    return Reason(
+        "unsupported",
+        f"{show(name)} {what}. Only Ethernet interfaces can be ports of the bridge {show(bridge)}.",
+        ("use an Ethernet interface, for example one of type veth, tap or dummy",),
+    )
+
+
+def _read(path: str) -> str:
+    with open(path) as file:
+        return file.read(64).strip()
 
 
 def _pair(request: Request, found: _Object, name: str) -> Reason | None:

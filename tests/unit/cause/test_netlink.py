@@ -11,8 +11,11 @@ from struct import pack
 import pytest
 from tests.unit.cause.test_reasons import call, reason
 
-from retsnoop_py.cause.events import Request, State, SystemCall
+from retsnoop_py.cause.events import Request, State, SystemCall, Witnessed
+from retsnoop_py.cause.files import Identity
 from retsnoop_py.cause.netlink import name_of, object_of, words
+from retsnoop_py.cause.reason import Scene
+from retsnoop_py.cause.reasons import reason_of
 from retsnoop_py.value import replace
 
 HOST = socket.inet_aton("10.1.1.1")
@@ -101,6 +104,14 @@ def test_a_pair_of_interfaces_names_the_end_that_exists() -> None:
     )
     elsewhere = replace(of(errno.EEXIST, NEWLINK, bytes(16), *data), state=None)
     assert "pair" not in reason(elsewhere).text
+
+
+def test_the_loopback_interface_stays_and_is_no_port() -> None:
+    gone = refused(errno.EOPNOTSUPP, NEWLINK + 1, 16, attribute(3, b"lo\0"))
+    assert reason(gone).text == "The network interface lo is not one that can be removed."
+    head = b"\0\0\0\0\1\0\0\0" + bytes(8)
+    no_bridge = of(errno.EINVAL, NEWLINK, head, attribute(10, pack("=I", 1)))
+    assert reason_of(Scene(no_bridge, Witnessed((no_bridge,)), Identity(0, 0))) is None
 
 
 def test_an_interface_by_its_index() -> None:
