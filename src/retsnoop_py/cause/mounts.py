@@ -22,6 +22,7 @@ __all__ = [
     "no_exec",
     "no_mount_point",
     "no_pivot",
+    "not_movable",
     "not_removable",
     "not_supported",
     "not_writable",
@@ -310,6 +311,32 @@ def no_mount_point(scene: Scene) -> Reason | None:
         (
             f"make it a mount point: mount --bind {quoted} {quoted}",
             "or give the mount point itself",
+        ),
+    )
+
+
+def not_movable(scene: Scene) -> Reason | None:
+    """mount(2) with MS_MOVE of no mount point, or out of a shared mount (EINVAL)."""
+    old = path_of(scene.call, 0)
+    if not scene.call.arguments[3] & _MS_MOVE or old is None or not os.path.exists(old):
+        return None
+    if not is_mounted(old):
+        text = f"{show(old)} is not a mount point. Only a mount can be moved."
+        return Reason("no-mount-point", text, ("findmnt lists the mounts",))
+    above = files.mount_of(os.path.dirname(os.path.realpath(old)))
+    if above is None or not above.is_shared:
+        return None
+    point = shell_path(above.point)
+    return Reason(
+        "mount-option",
+        f"{show(old)} is mounted below {show(above.point)}, which is a shared mount. The kernel "
+        "moves no mount that is directly below a shared one.",
+        (
+            (
+                f"mount --make-private {point} (new mounts below it then stay in this namespace), "
+                "and move the mount"
+            ),
+            "or mount the file system at the new place, and unmount it at the old one",
         ),
     )
 

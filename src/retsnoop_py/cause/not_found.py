@@ -283,6 +283,10 @@ def _missing_of(scene: Scene, path: str) -> Reason | None:
     root = scene.call.root
     if root and path.startswith(root):
         text += f" The root directory of the process was {show(root)}."
+        if scene.call.name.startswith("execve"):
+            advice.append(
+                "copy the program and its libraries there, or give another root directory"
+            )
     elif part != path and _makes(scene) and not files.is_of_kernel(folder):
         word = "or " if advice else ""
         advice.append(f"{word}create it: mkdir -p {shell_path(os.path.dirname(path))}")

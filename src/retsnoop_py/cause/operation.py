@@ -86,6 +86,8 @@ _OPERATIONS = (
     ("fork", "creating a process"),
     ("vfork", "creating a process"),
     ("set*uid", "changing the user"),
+    ("setpgid", "changing the process group"),
+    ("setsid", "creating a session"),
     ("set*gid", "changing the group"),
     ("setgroups", "changing the groups"),
     ("unshare", "creating namespaces"),

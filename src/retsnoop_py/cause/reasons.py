@@ -124,6 +124,7 @@ def kernel_message(scene: Scene) -> Reason | None:
 
 #: Advice about kernel messages, by their text.
 _ABOUT_MESSAGES = (
+    (r"[Bb]ad value for '([^']+)'", "correct the value of the option {0}"),
     (
         r"[Uu]nknown (?:parameter|mount option|option) '?([^'\s]+)",
         "remove the option {0}, or check its spelling",
@@ -261,6 +262,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EPERM",), _REQUESTS, denied.capability),
     (("*",), _REQUESTS, netlink.reason),
     (("EINVAL",), ("mount", "umount*"), mounts.no_mount_point),
+    (("EINVAL",), ("mount",), mounts.not_movable),
     (("EINVAL", "ENODEV"), ("mount",), mount_types.no_helper),
     (("EINVAL",), ("mount",), mount_types.no_known_type),
     (("EAGAIN", "EBUSY", "ENOENT"), ("delete_module",), busy.module_in_use),

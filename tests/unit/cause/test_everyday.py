@@ -179,6 +179,22 @@ def test_a_mount_point_is_not_renamed(tmp_path: Path, monkeypatch: pytest.Monkey
     assert reason(away).text == f"{tmp_path}/f is a mount point, and no program can rename one."
 
 
+def test_a_mount_that_cannot_be_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = tmp_path / "mountinfo"
+    shared = "36 1 8:1 / / rw shared:1 - ext4 x rw\n"
+    table.write_text(f"{shared}37 36 0:9 / {tmp_path}/m rw - tmpfs t rw\n")
+    monkeypatch.setattr(files, "_MOUNTINFO", table)
+    (tmp_path / "m").mkdir()
+    (tmp_path / "new").mkdir()
+    texts, move = ((0, f"{tmp_path}/m"), (1, f"{tmp_path}/new")), (0, 0, 0, 1 << 13, 0, 0)
+    found = reason(call("mount", errno.EINVAL, *texts, arguments=move))
+    assert found.text.startswith(f"{tmp_path}/m is mounted below /, which is a shared mount.")
+    assert found.advice[0].startswith("mount --make-private /")
+    texts = ((0, f"{tmp_path}/new"), (1, f"{tmp_path}/m"))
+    found = reason(call("mount", errno.EINVAL, *texts, arguments=move))
+    assert found.text == f"{tmp_path}/new is not a mount point. Only a mount can be moved."
+
+
 def test_a_missing_mount_point_is_to_be_created(tmp_path: Path) -> None:
     found = reason(call("mount", errno.ENOENT, (0, "x"), (1, f"{tmp_path}/new"), (2, "tmpfs")))
     assert found.text.startswith(f"{tmp_path}/new does not exist.")
@@ -599,6 +615,7 @@ def written(text: str) -> Witnessed:
             "Another program changes /etc/passwd",
             "passwd.lock",
         ),
+        ("fstrim: /mnt: the discard operation is not supported", "at /mnt", "lsblk --discard"),
         ("error: externally-managed-environment", "pip does not change", "python3 -m venv"),
     ],
 )

@@ -176,6 +176,8 @@ def test_a_low_port_needs_a_capability() -> None:
 
 def test_the_kernels_own_words_come_first() -> None:
     one = call("mount", errno.EINVAL, (0, "none"), (1, "/proc"), (2, "tmpfs"))
+    bad = reason(one, said=("tmpfs: Bad value for 'mode'",))
+    assert bad.advice == ("correct the value of the option mode",)
     found = reason(one, said=("tmpfs: Unknown parameter 'sise'",))
     assert found.text == "The kernel reported: \"tmpfs: Unknown parameter 'sise'\""
     assert found.advice == ("remove the option sise, or check its spelling",)
