@@ -100,6 +100,13 @@ def capability(scene: Scene) -> Reason | None:
         own = next((one for glob, one in _OWN if fnmatchcase(scene.call.name, glob)), None)
         if own is not None:
             advice = (f"create {own} together with the user namespace", f"or {advice[0]}")
+    elif scene.call.uid == 0 and state.namespace and last.namespace == state.namespace:
+        text = (
+            f"This requires {name} in the user namespace of the process. The process does not "
+            "have it there: root is not mapped, so the capabilities end when it runs a program."
+        )
+        advice = ("map root: unshare --user --map-root-user COMMAND",)
+        return Reason("capability", text, advice, is_seen_later=False, is_inferred=True)
     elif scene.call.uid == 0:
         text = f"This requires {name}. The process runs as root, and does not have it."
         short = name.removeprefix("CAP_")

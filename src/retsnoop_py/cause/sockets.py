@@ -122,8 +122,25 @@ def no_option(scene: Scene) -> Reason | None:
     )
 
 
+#: AF_VSOCK.
+_VSOCK = 40
+
+
 def connection(scene: Scene) -> Reason | None:
     """The socket is not connected, or not any more."""
+    address = scene.call.address
+    if scene.call.name == "connect" and address is not None and address.family == _VSOCK:
+        return Reason(
+            "not-listening",
+            "No program listens on this port of the virtual machine or its host (AF_VSOCK), or the "
+            "kernel has no driver that reaches it.",
+            (
+                "start the service there",
+                "load the driver: modprobe vhost_vsock (host), vmw_vsock_virtio_transport (guest)",
+            ),
+            is_seen_later=False,
+            is_inferred=True,
+        )
     text, advice = _CONNECTIONS[errno_name(scene.call.error)]
     return Reason("closed", text, (advice,), is_seen_later=False)
 

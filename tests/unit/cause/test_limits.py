@@ -19,6 +19,7 @@ from retsnoop_py.cause.killed import killed
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.reasons import reason_of
 from retsnoop_py.kernel.capabilities import CAPABILITIES, capability_name
+from retsnoop_py.value import replace
 
 INFINITY = (1 << 64) - 1
 ALL = (1 << len(CAPABILITIES)) - 1
@@ -124,6 +125,15 @@ def test_a_capability_that_was_tested_in_this_call(uid: int, words: str, advice:
     assert reason is not None
     assert any(advice in each for each in reason.advice)
     assert not reason.is_seen_later
+
+
+def test_root_that_is_not_mapped_in_its_user_namespace() -> None:
+    one = failed("setgroups", errno.EPERM, uid=0, state=replace(state(), namespace=1))
+    reason = found(one, Denied(7, 7, CAPABILITIES.index("SETGID"), namespace=1))
+    assert "root is not mapped" in text(reason)
+    assert reason is not None
+    assert reason.is_inferred
+    assert reason.advice == ("map root: unshare --user --map-root-user COMMAND",)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from tests.unit.cause.test_reasons import call, reason
 from retsnoop_py.cause.decisions import usual_meanings
 from retsnoop_py.cause.events import Address, Place
 from retsnoop_py.cause.kinds import KINDS
+from retsnoop_py.cause.operation import operation
 from retsnoop_py.cause.reason import Reason
 
 _FICLONE, _SIOCGIFADDR = 0x40049409, 0x8915
@@ -206,6 +207,23 @@ def test_a_clone_of_a_file_names_the_file(tmp_path: Path) -> None:
     clone = (4, _FICLONE, 3, 0, 0, 0)
     found = reason(call("ioctl", errno.EOPNOTSUPP, arguments=clone, places=(place,)))
     assert f"The file system of {tmp_path}/copy cannot clone files" in found.text
+
+
+def test_answers_of_the_other_side() -> None:
+    sent = reason(call("sendto", errno.ECONNREFUSED, places=((0, Place(None, 0o140777, 3)),)))
+    assert "no program there has the port open" in sent.text
+    address = Address(40, "an address of family 40", 0)
+    virtual = reason(call("connect", errno.ECONNRESET, address=address))
+    assert "No program listens on this port of the virtual machine" in virtual.text
+    assert virtual.is_inferred
+
+
+def test_sessions_and_groups_of_processes() -> None:
+    assert operation(call("setsid", errno.EPERM)) == "creating a session"
+    assert "leads a process group" in reason(call("setsid", errno.EPERM)).text
+    child = call("setpgid", errno.EACCES, arguments=(7, 7, 0, 0, 0, 0))
+    assert operation(child) == "changing the process group"
+    assert "has run another program" in reason(child).text
 
 
 def test_each_usual_meaning_is_complete() -> None:
