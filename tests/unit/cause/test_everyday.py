@@ -616,6 +616,99 @@ def written(text: str) -> Witnessed:
             "passwd.lock",
         ),
         ("fstrim: /mnt: the discard operation is not supported", "at /mnt", "lsblk --discard"),
+        (
+            "sudo: effective uid is not 0, is /sudo on a file system with the 'nosuid' option set",
+            "mounted with nosuid",
+            "chmod u+s",
+        ),
+        (
+            "sudo: /usr/bin/sudo must be owned by uid 0 and have the setuid bit set",
+            "no set-user-ID bit",
+            "chmod 4755",
+        ),
+        (
+            "./tool: /lib/libc.so.6: version `GLIBC_2.99' not found (required by ./tool)",
+            "the version GLIBC_2.99 is missing here",
+            "build the program here",
+        ),
+        (
+            'Exception in thread "main" java.lang.OutOfMemoryError: Java heap space',
+            "heap may have",
+            "-Xmx",
+        ),
+        (
+            "FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory",
+            "heap of Node.js",
+            "--max-old-space-size",
+        ),
+        (
+            "java.lang.UnsupportedClassVersionError: Main was compiled by a more recent version",
+            "newer version of Java",
+            "java -version",
+        ),
+        (
+            "Error: Could not find or load main class Main",
+            "did not find the class Main",
+            "java -cp",
+        ),
+        ("Error: Can't open display: :0", "found no X server", "xvfb-run"),
+        ("no server running on /tmp/tmux-0/default", "No tmux server runs", "tmux new"),
+        (
+            "Cannot initialize device-mapper. Is dm_mod kernel module loaded?",
+            "no device mapper",
+            "modprobe dm_mod",
+        ),
+        (
+            "@    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @",
+            "another key than before",
+            "ssh-keygen -R HOST",
+        ),
+        (
+            "kex_exchange_identification: Connection closed by remote host",
+            "closed the connection before",
+            "journalctl -u ssh",
+        ),
+        (
+            "Received disconnect from 10.0.0.1 port 22:2: Too many authentication failures",
+            "more keys than the server",
+            "IdentitiesOnly=yes",
+        ),
+        (
+            "E: The repository 'http://deb.example old Release' does not have a Release file.",
+            "The package source",
+            "sources.list",
+        ),
+        (
+            "W: GPG error: http://x stable InRelease: The following signatures: NO_PUBKEY 1234ABCD",
+            "the key 1234ABCD",
+            "signed-by",
+        ),
+        (
+            "E: Unable to correct problems, you have held broken packages.",
+            "versions of others",
+            "apt-mark showhold",
+        ),
+        (
+            'psql: error: FATAL:  Peer authentication failed for user "shop"',
+            "the role shop",
+            "sudo -u USER psql",
+        ),
+        ('psql: error: FATAL:  role "bob" does not exist', "no role bob", "createuser"),
+        (
+            "ERROR 1045 (28000): Access denied for user 'root'@'localhost' (using password)",
+            "the user root in from localhost",
+            "sudo mysql",
+        ),
+        (
+            "error: Your local changes to the following files would be overwritten by merge:",
+            "overwritten by git merge",
+            "git stash",
+        ),
+        (
+            "fatal: Authentication failed for 'https://git.example/x.git/'",
+            "did not accept the user name",
+            "token",
+        ),
         ("error: externally-managed-environment", "pip does not change", "python3 -m venv"),
     ],
 )
