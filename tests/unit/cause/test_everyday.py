@@ -709,6 +709,12 @@ def written(text: str) -> Witnessed:
             "did not accept the user name",
             "token",
         ),
+        ("no sessions", "No tmux server runs", "tmux new"),
+        (
+            "iptables v1.8.9 (legacy): can't initialize iptables table `x': Table does not exist",
+            "no table x",
+            "modprobe iptable_NAME",
+        ),
         ("error: externally-managed-environment", "pip does not change", "python3 -m venv"),
     ],
 )
