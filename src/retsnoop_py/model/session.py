@@ -288,6 +288,7 @@ class Decision(Struct, omit_defaults=True, frozen=True, gc=False):
     ``condition`` is the true condition in C, null if unknown. ``taken``: its jump was taken; null
     if it is not a jump. ``check``: it only tests whether a called function failed. ``elements``: a
     loop rejected that many elements; this is the condition of the one that passed the most tests.
+    ``ended``: the condition ended a loop, because none of its elements matched.
     """
 
     place: CodePlace
@@ -296,6 +297,7 @@ class Decision(Struct, omit_defaults=True, frozen=True, gc=False):
     operands: tuple[ConditionOperand, ...] = ()
     check: bool = False
     elements: int = 0
+    ended: bool = False
 
 
 class Origin(Struct, omit_defaults=True, frozen=True, gc=False):

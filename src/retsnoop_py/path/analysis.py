@@ -209,8 +209,9 @@ class FunctionPaths:
         text = self._insn_text(decided.address)
         if compare is not None and compare.address != decided.address:
             text = f"{compare.text}; {text}"
-        note = f"{decided.elements} elements" if decided.elements > 1 else ""
-        return Place(decided.address, text, "check" if decided.checks else note)
+        note = "check" if decided.checks else "ended" if decided.ended else ""
+        note = f"{decided.elements} elements" if decided.elements > 1 else note
+        return Place(decided.address, text, note)
 
     def _condition(self, way: Way, decided: Decided) -> Condition:
         own = self._namer.condition(decided).text

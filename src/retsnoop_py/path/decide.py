@@ -8,7 +8,7 @@ avoided the failure: they clean up, check the stack protector, or test the error
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from retsnoop_py.path.asks import (
@@ -25,7 +25,7 @@ from retsnoop_py.path.failure import Failure, is_error, is_result
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.holders import Holders
 from retsnoop_py.path.insn import INT, OPPOSITE, Flow, Insn, Names
-from retsnoop_py.path.loops import best_rejected
+from retsnoop_py.path.loops import best_rejected, found_no_further
 from retsnoop_py.path.origin import (
     Decided,
     Decision,
@@ -238,9 +238,12 @@ class _Search:
         is_made = self._returned.made in (Made.CONSTANT, Made.COMPUTED)
         if not numbers or not is_made or decided.checks or self._way.gaps:
             return decided
-        if self._is_loop_end(numbers[0]):
-            return decided
-        found = best_rejected(self._graph, self._way, moments, numbers[0], self._rejects)
+        number = numbers[0]
+        if self._leaves_loop(number):
+            return replace(decided, ended=found_no_further(moments, number))
+        found = best_rejected(
+            self._graph, self._way, moments, number, self._rejects, self._loop_tests(number)
+        )
         if found is None:
             return decided
         moment = moments[found.number]
@@ -249,23 +252,38 @@ class _Search:
             return decided
         return replace(decided_by(moment, taken), elements=found.elements)
 
-    def _is_loop_end(self, number: int) -> bool:
-        """Return True if a jump left a loop that it had stayed in before."""
+    def _loop_tests(self, decided: int) -> frozenset[int]:
+        """Return the addresses of the jumps by which the path left loops from ``decided`` on.
+
+        They found that there is no further element, so that they rejected none.
+        """
+        moments = self._run.moments
+        numbers = range(decided, len(moments))
+        return frozenset(moments[at].insn.address for at in numbers if self._leaves_loop(at))
+
+    def _leaves_loop(self, number: int) -> bool:
+        """Return True if a jump left a loop, or a round of another loop that contains the loop."""
         moment = self._run.moments[number]
         taken = self._taken(moment)
-        return any(
+        if taken is None or moment.insn.flow is not Flow.BRANCH:
+            return False
+        return self._ends_loop(moment, taken) or any(
             one.insn.address == moment.insn.address and self._taken(one) not in (taken, None)
             for one in self._run.moments[:number]
         )
 
-    def _rejects(self, number: int, head: int) -> bool:
-        """Return True if only a jump's other side may lead to success without passing ``head``."""
-        if not self._may_succeed(number, head):
-            return False
-        return not self._may_succeed(number, head, own=True)
+    def _rejects(self, number: int, head: int, behind: int) -> bool:
+        """Return True if only a jump's other side may lead to success without block ``head``.
 
-    def _may_succeed(self, number: int, head: int, *, own: bool = False) -> bool:
-        """Return True if a jump's other side may end in success without passing block ``head``.
+        It must also avoid the block ``behind``, unless that is the block of the jump itself.
+        """
+        is_own = self._way.blocks[self._run.moments[number].position] == behind
+        if not self._may_succeed(number, {head} if is_own else {head, behind}):
+            return False
+        return not self._may_succeed(number, {head}, own=True)
+
+    def _may_succeed(self, number: int, without: Collection[int], *, own: bool = False) -> bool:
+        """Return True if a jump's other side may end in success without the blocks ``without``.
 
         ``own``: the same of the side to which it went.
         """
@@ -275,11 +293,11 @@ class _Search:
             return False
         sides = self._graph.blocks[self._way.blocks[moment.position]].next
         other = sides[taken if own else not taken]
-        if other < 0 or other == head:
+        if other < 0 or other in without:
             return False
         held = self._holders(moment, (self._returned.node, *self._chosen))
         errors = self._holders(moment, self._errors_at(moment))
-        failing = FailingWays(self._graph, self._returned, without=head)
+        failing = FailingWays(self._graph, self._returned, without=without)
         return failing.from_block(other, held, errors, is_stored=False) is None
 
     def _errors_at(self, moment: Moment) -> list[Node]:

@@ -46,13 +46,13 @@ class _Failing(NamedTuple):
 class FailingWays:
     """The paths in a function's ``graph`` that end in failures; ``returned`` is such a failure.
 
-    Paths through the block ``without`` do not count.
+    Paths through the blocks ``without`` do not count.
     """
 
-    def __init__(self, graph: Graph, returned: Returned, *, without: int = -1) -> None:
+    def __init__(self, graph: Graph, returned: Returned, *, without: Collection[int] = ()) -> None:
         self._graph = graph
         self._returned = returned
-        self._without = without
+        self._without = {-1, *without}
         #: States from which all paths end in failures.
         self._only_fail: set[_Failing] = set()
         #: The result of :meth:`_read_in` for each block; None until it is computed.
@@ -85,7 +85,7 @@ class FailingWays:
                 returns_it = returns_it or returns in now.made.places
             failing = failing_side(block) if asked.places or is_known else None
             for side, following in enumerate(block.next):
-                if following in (-1, self._without) or (is_known and failing not in (None, side)):
+                if following in self._without or (is_known and failing not in (None, side)):
                     continue
                 after = now._replace(block=following)
                 if side == failing:

@@ -88,6 +88,8 @@ class Decided(Value):
     also: tuple[Decided, ...] = ()
     #: The number of elements that a loop rejected, if this jump rejected one of them; else 0.
     elements: int = 0
+    #: This jump left a loop because there was no further element: none of the elements matched.
+    ended: bool = False
 
 
 class Decision(Value):

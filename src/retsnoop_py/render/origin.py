@@ -239,6 +239,8 @@ def _because(origin: to.Origin) -> str:
     if decided.elements:
         number = f"{decided.elements} elements" + (" or more" if origin.earlier else "")
         text += f" (a loop rejected {number}; this one passed the most tests)"
+    if decided.ended:
+        text += " (the loop ended: none of its elements matched)"
     return printable(f"because {text}" + (f"{_GAP}{values}" if values else ""))
 
 
@@ -332,6 +334,7 @@ def encode_origin(
             tuple(_operands(view, condition) if condition else ()),
             origin.decided.note == "check",
             _elements(origin.decided.note),
+            origin.decided.note == "ended",
         )
     return to.Origin(
         function,

@@ -124,7 +124,8 @@ class Place(NamedTuple):
     """An instruction: its address, its text, and a remark.
 
     ``note``: ``shared`` (several returns share the code), ``check`` (the jump only tests a callee's
-    result), ``N elements`` (a loop rejected N elements, one of them here); else empty.
+    result), ``N elements`` (a loop rejected N elements, one of them here), ``ended`` (a loop had no
+    further element); else empty.
     """
 
     address: int

@@ -939,3 +939,52 @@ CASE int dispatched(struct attr *attr)
 		err = helper(attr->value_size);
 	return err;
 }
+
+/* as alloc_pid(): the test behind the loop decides, and the loop rejected nothing */
+CASE int behind_a_loop(struct attr *attr)
+{
+	int i, err = -EPERM;
+
+	for (i = attr->value_size; i >= 0; i--) {
+		if (helper(i) < 0) {
+			err = -EIO;
+			goto out;
+		}
+	}
+	note(1);
+	if (!(attr->flags & 8)) /* decides: behind_a_loop */
+		goto undo;
+	note(2);
+	return 0;
+undo:
+	note(3);
+out:
+	while (++i <= attr->value_size)
+		note(i);
+	return err;
+}
+
+CASE int no_element(struct attr *attr)
+{
+	struct attr *one;
+
+	for (one = attr; one; one = one->next) { /* decides: no_element */
+		note(one->type);
+		if (one->key_size == 5)
+			return 0;
+	}
+	return -ENOENT;
+}
+
+/* the loop does not end: an element is bad */
+CASE int bad_element(struct attr *attr)
+{
+	struct attr *one;
+
+	for (one = attr; one; one = one->next) {
+		note(one->type);
+		if (one->flags < 0) /* decides: bad_element */
+			return -EINVAL;
+	}
+	return 0;
+}

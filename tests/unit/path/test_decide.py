@@ -114,6 +114,9 @@ CALLS: dict[str, dict[str, int]] = {
     "finishes": {"type": 4},
     "stored_in_loop": {"type": 1, "key_size": 4, "value_size": 20, "flags": 6},
     "dispatched": {"type": 2, "key_size": 6, "flags": 0x100},
+    "behind_a_loop": {"value_size": 3},
+    "no_element": {"next": True},
+    "bad_element": {"next": True},
 }
 EPIPE = 32
 
@@ -346,6 +349,9 @@ MADE = {
     "tells_at_the_end": {Made.CONSTANT},
     "asked_twice": {Made.CONSTANT},
     "copied_so_far": {Made.CONSTANT},
+    "behind_a_loop": {Made.CONSTANT},
+    "no_element": {Made.CONSTANT},
+    "bad_element": {Made.CONSTANT},
 }
 
 
@@ -464,6 +470,18 @@ def test_of_a_loop_that_rejects_all_the_best_element_is_told(built: Built) -> No
     decided = built.ran("looped").decide().decided
     assert decided is not None
     assert decided.elements == 0, "that loop ends at the first element that fits"
+
+
+@pytest.mark.parametrize(
+    ("name", "ended"),
+    [("no_element", True), ("bad_element", False), ("behind_a_loop", False), ("looped", False)],
+)
+def test_the_test_for_a_further_element_rejects_no_element(
+    built: Built, name: str, ended: bool
+) -> None:
+    decided = built.ran(name).decide().decided
+    assert decided is not None
+    assert (decided.elements, decided.ended) == (0, ended)
 
 
 def test_blocks_without_a_probe_are_put_in_where_only_they_can_have_run(built: Built) -> None:

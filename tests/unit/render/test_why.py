@@ -87,6 +87,9 @@ def test_the_condition_of_a_loop_names_the_number_of_elements() -> None:
     assert any(f"key_size != 4 {told}" in one for one in origin_lines(origin, 8, Palette()))
     cut = replace(origin, earlier=5)
     assert any("rejected 18 elements or more;" in one for one in origin_lines(cut, 8, Palette()))
+    none = replace(origin, decided=replace(ORIGIN.decided, ended=True))
+    told = "key_size != 4 (the loop ended: none of its elements matched)"
+    assert any(told in one for one in origin_lines(none, 8, Palette()))
 
 
 def test_what_does_not_fit_the_window_goes_on_below() -> None:
