@@ -88,8 +88,8 @@ def deduced(
             told = _way(facts, session, found[0], view.path.result, traced, images)
             if told is None:
                 return None
-            way, hit = told
-            path = Path(0, view.path.seq, 0, view.path.result, (hit,))
+            way, hits = told
+            path = Path(0, view.path.seq, 0, view.path.result, hits)
             inner = PathView(path, way, partial(symbols.resolve, is_return=False))
             return session.told(inner, to.Func(name, hex(found[0].address)), origin.result)
     except RetsnoopError:
@@ -103,7 +103,7 @@ def _way(
     result: int,
     traced: Collection[str],
     images: KernelImages,
-) -> tuple[Origin, Hit] | None:
+) -> tuple[Origin, tuple[Hit, ...]] | None:
     """Return the path that the system call's arguments determine in its second function."""
     from retsnoop_py.kernel.kcore import Kcore
     from retsnoop_py.path.analysis import read_paths

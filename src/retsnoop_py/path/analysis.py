@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.errors import DataError, UnavailableError
 from retsnoop_py.kernel.functions import Function, ResultKind
@@ -17,10 +18,12 @@ from retsnoop_py.path.insn import INT, Flow
 from retsnoop_py.path.machines import machine_named
 from retsnoop_py.path.names import Namer
 from retsnoop_py.path.origin import Decided, Decision, Made, Returned
+from retsnoop_py.path.parts import held_parts
 from retsnoop_py.path.probes import BlockProbe, place_probes
 from retsnoop_py.path.text import CodeSource, read_function
 from retsnoop_py.path.variables import ReadVariables
 from retsnoop_py.session.paths import Condition, Hit, Origin, Place
+from retsnoop_py.value import replace
 
 if TYPE_CHECKING:
     from retsnoop_py.kernel.facts import KernelFacts
@@ -118,37 +121,35 @@ class FunctionPaths:
         result: int,
         calls: Sequence[Called] = (),
         traced: Collection[str] = (),
-    ) -> tuple[Origin, Hit] | None:
+    ) -> tuple[Origin, tuple[Hit, ...]] | None:
         """Return the origin of a call without probe hits, and the values of its operands.
 
         ``arguments`` (by register) must determine the path; or ``arguments`` with ``calls``, which
-        are the calls of ``traced`` functions. Return None if they do not.
+        are the calls of ``traced`` functions. Return None if they do not. The condition has one hit
+        for each of its tests.
         """
         try:
             found = self._deduced(arguments, result, calls, traced)
         except (DataError, IndexError, KeyError, ValueError):
             return None
-        if found is None:
+        if not found:
             return None
-        way, decision, known = found
-        assert decision.decided is not None
-        flags = decision.decided.flags
-        sides = (flags.left, flags.right) if flags is not None else ()
-        size = flags.size if flags is not None else INT
-        values = [known_value(one, known, size) for one in sides]
-        unread = sum(1 << side for side, value in enumerate(values) if value is None)
-        hit = Hit(0, unread, *[value or 0 for value in (*values, None, None)[:2]])
-        condition = self._namer.condition(decision.decided)
+        way, decision, _ = found[0]
+        tests = _common([_tests_of(one.decided, known) for _, one, known in found if one.decided])
+        decided = replace(tests[-1].test, also=tuple(one.test for one in tests[:-1]))
+        numbers = {id(one.test): number for number, one in enumerate(tests)}
+        numbers[id(decided)] = len(tests) - 1
         origin = self._origin((), way, decision)
-        told = Condition(
-            condition.text, self._namer.operands(decision.decided, 0), decision.decided.taken
-        )
-        return origin._replace(condition=told), hit
+        condition = self._condition(decided, lambda test: numbers[id(test)])
+        return origin._replace(condition=condition), tuple(one.hit for one in tests)
 
     def _deduced(
         self, arguments: Known, result: int, calls: Sequence[Called], traced: Collection[str]
-    ) -> tuple[Way, Decision, Known] | None:
-        """Return the path, its decision and its known values; None if several are possible."""
+    ) -> list[tuple[Way, Decision, Known]]:
+        """Return the possible paths, each with its decision and its known values.
+
+        All of them have the same deciding condition. Return an empty list if they do not.
+        """
         names = self._namer.name_of
         way = deduce(self.graph, names, arguments, result)
         ways = [(way, arguments)] if way is not None else []
@@ -161,8 +162,8 @@ class FunctionPaths:
             for _, one, _ in found
         }
         if not found or None in places or len(places) > 1 or not made <= _KNOWN:
-            return None
-        return found[0]
+            return []
+        return found
 
     def _decide(self, way: Way, result: int, handed: int = 0) -> Decision:
         code, lost = self.graph.code, self.graph.lost
@@ -185,7 +186,7 @@ class FunctionPaths:
             returned.callee if returned else None,
             self._returned(returned) if returned else None,
             self._decided(decided) if decided else None,
-            self._condition(way, decided) if decided else None,
+            self._condition(decided, partial(self._hit_of, way)) if decided else None,
             decision.unknown,
             self._argument(returned) if returned else 0,
         )
@@ -213,9 +214,10 @@ class FunctionPaths:
         note = f"{decided.elements} elements" if decided.elements > 1 else note
         return Place(decided.address, text, note)
 
-    def _condition(self, way: Way, decided: Decided) -> Condition:
+    def _condition(self, decided: Decided, hit_of: Callable[[Decided], int]) -> Condition:
+        """Return the condition of all tests; ``hit_of`` returns the hit with a test's values."""
         own = self._namer.condition(decided).text
-        operands = self._namer.operands(decided, self._hit_of(way, decided))
+        operands = self._namer.operands(decided, hit_of(decided))
         texts: dict[str, None] = {}
         for one in decided.also if own else ():
             if any(_implies(other, one) for other in (decided, *decided.also) if other is not one):
@@ -223,7 +225,7 @@ class FunctionPaths:
             text = self._namer.condition(one).text
             if text and text != own:
                 texts[text] = None
-                operands = (*self._namer.operands(one, self._hit_of(way, one)), *operands)
+                operands = (*self._namer.operands(one, hit_of(one)), *operands)
         text = _joined([*texts, own])
         return Condition(text, operands, decided.taken if decided.moment else None)
 
@@ -240,6 +242,50 @@ class FunctionPaths:
                 at = probe.compare.address if probe and probe.compare else None
                 return way.hits[position] if at == compare else -1
         return -1
+
+
+class _Deduced(NamedTuple):
+    """A test of a deduced condition, and its operands."""
+
+    test: Decided
+    hit: Hit
+
+
+def _tests_of(decided: Decided, known: Known) -> list[_Deduced]:
+    """Return the tests of a condition that held, the deciding one last."""
+    tests = (*decided.also, replace(decided, also=()))
+    return [_Deduced(part, _hit(part, known)) for one in tests for part in held_parts(one, known)]
+
+
+def _common(each: Sequence[list[_Deduced]]) -> list[_Deduced]:
+    """Return the tests that all possible paths made; values that differ count as unread."""
+    first, *others = each
+    by_test = [{_key(one): one.hit for one in tests} for tests in others]
+    return [
+        one._replace(hit=_same_values(one.hit, [hits[_key(one)] for hits in by_test]))
+        for one in first
+        if all(_key(one) in hits for hits in by_test)
+    ]
+
+
+def _key(one: _Deduced) -> tuple[int, str]:
+    return one.test.address, one.test.condition
+
+
+def _hit(test: Decided, known: Known) -> Hit:
+    """Return the operands of a test as a hit."""
+    flags = test.flags
+    sides = (flags.left, flags.right) if flags is not None else ()
+    size = flags.size if flags is not None else INT
+    values = [known_value(one, known, size) for one in sides]
+    unread = sum(1 << side for side, value in enumerate(values) if value is None)
+    return Hit(0, unread, *[value or 0 for value in (*values, None, None)[:2]])
+
+
+def _same_values(hit: Hit, others: Sequence[Hit]) -> Hit:
+    left = any(one.unread & 1 or one.left != hit.left for one in others)
+    right = any(one.unread & 2 or one.right != hit.right for one in others)
+    return hit._replace(unread=hit.unread | left | right << 1)
 
 
 def _implies(one: Decided, other: Decided) -> bool:

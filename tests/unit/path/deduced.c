@@ -107,3 +107,11 @@ CASE long by_calls(int *memory, unsigned int flags)
 		note(3);
 	return memory[4] ? -EINVAL : -1;
 }
+
+/* as mremap(): of the two tests behind the first one, either fails */
+CASE long parted(unsigned long first, unsigned long second, unsigned long flags)
+{
+	if ((flags & 4) && (!(flags & 1) || first != second))
+		return -EINVAL;
+	return other(first);
+}
