@@ -222,15 +222,15 @@ def _certainty(
     """Return how certain the condition is.
 
     If a loop rejected all elements, the printed condition is that of one of them: it is inferred
-    that this element matters most.
+    that this element matters most. A condition that recorded values contradict is inferred, too.
     """
     if deduced is not None:
         return "inferred" if deduced.decided is not None else "unknown"
     if not links or links[-1].origin.decided is None or links[-1].origin.made == "callee":
         return "unknown"
     decisions = [one.decided for one in (links[-1].origin, *tested)]
-    is_one_of_many = any(one is not None and one.elements for one in decisions)
-    return "observed" if links[-1].is_seen and not is_one_of_many else "inferred"
+    is_open = any(one is not None and (one.elements or one.refuted) for one in decisions)
+    return "observed" if links[-1].is_seen and not is_open else "inferred"
 
 
 def _not_followed(origin: to.Origin, deduced: to.Origin | None) -> str | None:

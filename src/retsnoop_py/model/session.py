@@ -288,7 +288,10 @@ class Decision(Struct, omit_defaults=True, frozen=True, gc=False):
     ``condition`` is the true condition in C, null if unknown. ``taken``: its jump was taken; null
     if it is not a jump. ``check``: it only tests whether a called function failed. ``elements``: a
     loop rejected that many elements; this is the condition of the one that passed the most tests.
-    ``ended``: the condition ended a loop, because none of its elements matched.
+    ``ended``: the condition ended a loop, because none of its elements matched. ``unnamed``: the
+    number of earlier tests that belong to the condition and are missing in it, because they have no
+    expression in C. ``refuted``: the parts of the condition that recorded values contradict. The
+    condition is then ``inferred``.
     """
 
     place: CodePlace
@@ -298,6 +301,8 @@ class Decision(Struct, omit_defaults=True, frozen=True, gc=False):
     check: bool = False
     elements: int = 0
     ended: bool = False
+    unnamed: int = 0
+    refuted: tuple[str, ...] = ()
 
 
 class Origin(Struct, omit_defaults=True, frozen=True, gc=False):

@@ -219,15 +219,17 @@ class FunctionPaths:
         own = self._namer.condition(decided).text
         operands = self._namer.operands(decided, hit_of(decided))
         texts: dict[str, None] = {}
-        for one in decided.also if own else ():
+        unnamed = 0
+        for one in decided.also:
             if any(_implies(other, one) for other in (decided, *decided.also) if other is not one):
                 continue
-            text = self._namer.condition(one).text
+            text = self._namer.condition(one).text if own else ""
+            unnamed += not text
             if text and text != own:
                 texts[text] = None
                 operands = (*self._namer.operands(one, hit_of(one)), *operands)
         text = _joined([*texts, own])
-        return Condition(text, operands, decided.taken if decided.moment else None)
+        return Condition(text, operands, decided.taken if decided.moment else None, unnamed)
 
     def _hit_of(self, way: Way, decided: Decided) -> int:
         """Return the index of the hit at which the operands were read; -1 if they were not."""

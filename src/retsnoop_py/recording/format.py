@@ -294,6 +294,8 @@ def _check_origin(origin: Origin) -> None:
         texts += (place.insn, place.note)
     if condition is not None:
         texts.append(condition.text)
+        if not 0 <= condition.unnamed <= _MAX_BLOCKS:
+            raise DataError(f"a condition of {condition.unnamed} more tests makes no sense")
         for operand in condition.operands:
             texts.append(operand.name)
             if not (0 < operand.size <= 8 and operand.side in (0, 1)):

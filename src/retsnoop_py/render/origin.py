@@ -22,6 +22,7 @@ from msgspec import structs
 from retsnoop_py.kernel.functions import Function
 from retsnoop_py.model import session as to
 from retsnoop_py.render.args.node import pointer
+from retsnoop_py.render.contradicted import contradicted
 from retsnoop_py.render.formats import encode_result, source_chain
 from retsnoop_py.render.palette import Palette
 from retsnoop_py.session.paths import ALWAYS, Condition, Place, operand_value
@@ -33,8 +34,6 @@ from retsnoop_py.text import display_width, pad, printable, wrapped
 __all__ = ["OriginRows", "encode_origin", "origin_lines"]
 
 _NO_SOURCE = SourceTree(None)
-#: The bits of an int: numbers may be signed or not.
-_INT = (1 << 32) - 1
 #: Maximum length of a loop's cycle in rows; longer cycles are not folded.
 _MAX_CYCLE = 16
 #: Text between a condition and its values.
@@ -235,6 +234,10 @@ def _because(origin: to.Origin) -> str:
     if not text:
         jumped = {True: ", which jumped", False: ", which did not jump", None: ""}
         text = f"`{decided.place.instruction}`{jumped[decided.taken]}"
+    if decided.unnamed:
+        tests = "test" if decided.unnamed == 1 else "tests"
+        unknown = " whose expression is not known" if decided.condition else " before it"
+        text += f" (and {decided.unnamed} {tests}{unknown})"
     values = ", ".join(dict.fromkeys(_values(decided)))
     if decided.elements:
         number = f"{decided.elements} elements" + (" or more" if origin.earlier else "")
@@ -258,23 +261,30 @@ def _values(decided: to.Decision) -> Iterator[str]:
             yield f"{operand.name} = {operand.value if is_decimal else hex(operand.value)}"
 
 
-def _operands(view: PathView, condition: Condition) -> Iterator[to.ConditionOperand]:
-    """Yield the operands with their values. A value that the condition refutes was not read.
+def _operands(
+    view: PathView, condition: Condition
+) -> tuple[tuple[to.ConditionOperand, ...], tuple[str, ...]]:
+    """Return the operands with their values, and the parts of the condition that they contradict.
 
-    The probe changes some values while it runs: ``current->bpf_ctx`` is that of the probe's
-    own program.
+    Values in such a part count as not read. The probe changes some values while it runs:
+    ``current->bpf_ctx`` is that of the probe's own program.
     """
-    for one in condition.operands:
-        value = operand_value(one, view.path)
-        is_wrong = value is not None and _is_refuted(condition.text, one.name, value)
-        yield to.ConditionOperand(one.name, None if is_wrong else value)
+    read = [(one.name, operand_value(one, view.path)) for one in condition.operands]
+    values: dict[str, list[int]] = {}
+    for name, value in read:
+        if value is not None:
+            values.setdefault(name, []).append(value)
+    refuted = contradicted(condition.text, values)
+    operands = [
+        to.ConditionOperand(name, None if any(_is_in(name, one) for one in refuted) else value)
+        for name, value in read
+    ]
+    return tuple(operands), tuple(refuted)
 
 
-def _is_refuted(condition: str, name: str, value: int) -> bool:
-    """Return True if a condition requires that a variable is equal to a number, and it is not."""
-    tests = re.finditer(rf"(?<![\w>.)&-]){re.escape(name)} == (NULL|0x[0-9a-f]+|\d+)\b", condition)
-    wanted = [0 if one[1] == "NULL" else int(one[1], 0) for one in tests]
-    return any((one ^ value) & _INT for one in wanted)
+def _is_in(name: str, test: str) -> bool:
+    """Return True if a test reads an expression."""
+    return re.search(rf"(?<![\w>.]){re.escape(name)}(?![\w.]|->)", test) is not None
 
 
 def _amounts(decided: to.Decision) -> set[str]:
@@ -327,14 +337,17 @@ def encode_origin(
     decision = None
     if origin.decided is not None:
         condition = origin.condition
+        operands, refuted = _operands(view, condition) if condition else ((), ())
         decision = to.Decision(
             place_of(origin.decided, source),
             (condition.text or None) if condition else None,
             condition.taken if condition else None,
-            tuple(_operands(view, condition) if condition else ()),
+            operands,
             origin.decided.note == "check",
             _elements(origin.decided.note),
             origin.decided.note == "ended",
+            condition.unnamed if condition else 0,
+            refuted,
         )
     return to.Origin(
         function,

@@ -112,12 +112,14 @@ class OperandText(NamedTuple):
 class Condition(NamedTuple):
     """The condition that was true at the decision: ``text`` in C, else the instructions.
 
-    ``taken``: the jump was taken; None if it is not a jump.
+    ``taken``: the jump was taken; None if it is not a jump. ``unnamed``: the number of tests
+    that belong to the condition, but are missing in the text.
     """
 
     text: str
     operands: tuple[OperandText, ...]
     taken: bool | None
+    unnamed: int = 0
 
 
 class Place(NamedTuple):

@@ -206,6 +206,8 @@ def test_one_of_many_elements_that_a_loop_rejected_is_inferred() -> None:
     assert inner.decided is not None
     many = structs.replace(inner, decided=structs.replace(inner.decided, elements=3))
     assert explanation(outer, many, chain=("outer",)).call().certainty == "inferred"
+    refuted = structs.replace(inner, decided=structs.replace(inner.decided, refuted=("a->x",)))
+    assert explanation(outer, refuted, chain=("outer",)).call().certainty == "inferred"
     none = structs.replace(inner, decided=structs.replace(inner.decided, ended=True))
     assert explanation(outer, none, chain=("outer",)).call().certainty == "observed"
 

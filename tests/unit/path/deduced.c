@@ -115,3 +115,14 @@ CASE long parted(unsigned long first, unsigned long second, unsigned long flags)
 		return -EINVAL;
 	return other(first);
 }
+
+/* the first test has no expression in C: nobody knows what memory has */
+CASE long half_named(void *memory, unsigned long flags)
+{
+	if (((int *)memory)[3] == 7 && (flags & 4)) {
+		note(1);
+		return -EINVAL;
+	}
+	note(2);
+	return 0;
+}

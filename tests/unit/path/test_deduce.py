@@ -160,6 +160,29 @@ def test_the_value_of_an_unsigned_int_of_which_nobody_knows_the_upper_half_is_to
     assert 0xFFFF0000 in (hit.left, hit.right)
 
 
+def typed_paths(built: Built, name: str, folder: Path) -> FunctionPaths:
+    graph, btf = graph_of(built, name), types_of(SOURCE, folder)
+    facts = cast("KernelFacts", SimpleNamespace(btf=btf, root=Path("/nowhere")))
+    result, own = ResultType(ResultKind.INT), btf.find(name, Kind.FUNC)
+    function = Function(name, graph.code.address, 64, FuncFlags(0), result, btf_id=own)
+    return FunctionPaths(function, graph, Namer(facts, function, {}.get, built.machine))
+
+
+def test_earlier_tests_without_an_expression_are_counted(built: Built, tmp_path: Path) -> None:
+    paths = typed_paths(built, "half_named", tmp_path)
+    paths.probed.update({probe.block: probe for probe in paths.probes})
+    built.emulated.core.mem_write(built.emulated.DATA, struct.pack("=4i", 0, 0, 0, 7))
+    values = (built.emulated.DATA, 4)
+    registers = dict(zip(built.machine.arguments, values, strict=False))
+    result, ran = call(built, paths.graph.code.address, registers)
+    assert result == -22
+    starts = {block.start: block.index for block in paths.graph.blocks}
+    hits = [starts[at] for at in ran if at in starts]
+    found = paths.origin(hits, result, is_cut=False, held=[None] * len(hits)).condition
+    assert found is not None
+    assert (found.text, found.unnamed) == ("(flags & 4) != 0", 1)
+
+
 @pytest.mark.parametrize(
     ("given", "texts", "values"),
     [
@@ -174,11 +197,7 @@ def test_the_whole_condition_has_only_the_part_that_held(
     values: dict[str, int],
     tmp_path: Path,
 ) -> None:
-    graph, btf = graph_of(built, "parted"), types_of(SOURCE, tmp_path)
-    facts = cast("KernelFacts", SimpleNamespace(btf=btf, root=Path("/nowhere")))
-    result, own = ResultType(ResultKind.INT), btf.find("parted", Kind.FUNC)
-    function = Function("parted", graph.code.address, 64, FuncFlags(0), result, btf_id=own)
-    paths = FunctionPaths(function, graph, Namer(facts, function, {}.get, built.machine))
+    paths = typed_paths(built, "parted", tmp_path)
     arguments = [Argument(one, 8) for one in given]
     found = paths.deduced(dict(zip(built.machine.arguments, arguments, strict=False)), -22)
     assert found is not None

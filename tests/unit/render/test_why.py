@@ -19,7 +19,8 @@ from retsnoop_py.model.why import (
     Waiting,
     Why,
 )
-from retsnoop_py.render.origin import _is_refuted, origin_lines
+from retsnoop_py.render.contradicted import contradicted
+from retsnoop_py.render.origin import origin_lines
 from retsnoop_py.render.palette import Palette
 from retsnoop_py.render.why import WhyPage
 from retsnoop_py.session.paths import ALWAYS
@@ -385,12 +386,34 @@ def test_the_cost_is_on_the_verbose_page_only() -> None:
         ("current->bpf_ctx == NULL && capable() == 0", "current->bpf_ctx", 0, False),
         ("op == 5", "op", 5, False),
         ("op == 0xffffffea", "op", -22, False),
+        ("op == -1", "op", 255, False),
         ("(op & 3) == 1", "op", 5, False),
+        ("(op & ~0x3) != 0", "op", 3, True),
+        ("(op & 3) == 1 && (op & 4) != 0", "op", 4, True),
         ("p->op == 1", "op", 5, False),
-        ("op > 4", "op", 1, False),
+        ("op > 4", "op", 1, True),
+        ("op > 4", "op", -1, False),
+        ("op < 1 || op > 9", "op", 5, True),
+        ("op < 1 || op > 9", "op", 10, False),
+        ("x != NULL && (op < 1 || y != 0)", "op", 5, False),
+        ("!IS_ERR(op)", "op", -22, False),
+        ("(" * 5000 + "op", "op", 1, False),
     ],
 )
 def test_a_value_that_the_condition_refutes_was_changed_by_the_probe(
     condition: str, name: str, value: int, is_refuted: bool
 ) -> None:
-    assert _is_refuted(condition, name, value) is is_refuted
+    assert bool(contradicted(condition, {name: [value]})) is is_refuted
+
+
+def test_of_several_reads_of_one_expression_one_has_to_fit() -> None:
+    assert contradicted("op > 4 && x == 1", {"op": [1, 2], "x": [1]}) == ["op > 4"]
+    assert not contradicted("op > 4 && x == 1", {"op": [1, 5], "x": [1]})
+
+
+def test_a_condition_that_is_not_complete_says_so() -> None:
+    origin = replace(ORIGIN, decided=replace(ORIGIN.decided, unnamed=2))
+    told = "key_size != 4 (and 2 tests whose expression is not known)"
+    assert any(told in one for one in origin_lines(origin, 8, Palette()))
+    origin = replace(ORIGIN, decided=replace(ORIGIN.decided, unnamed=1, condition=None))
+    assert any("(and 1 test before it)" in one for one in origin_lines(origin, 8, Palette()))
