@@ -13,7 +13,7 @@ from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.path.insn import INT
 from retsnoop_py.path.values import Flags, Node
 
-__all__ = ["BitTest", "Field", "bit_test", "fields_in"]
+__all__ = ["BitTest", "Field", "bit_test", "fields_in", "sign_bit"]
 
 _MAX_DEPTH = 12
 _ORDERED = {"a": ">", "ae": ">=", "b": "<", "be": "<=", "g": ">", "ge": ">=", "l": "<", "le": "<="}
@@ -148,6 +148,34 @@ def _bits(node: Node, size: int, depth: int = 0) -> _Bits | None:
     kept = (1 << 8 * size) - 1
     mask &= kept << shift if shift >= 0 else kept >> -shift
     return _Bits(inner.load, mask, shift, size)
+
+
+def sign_bit(node: Node, size: int) -> tuple[Node, int]:
+    """Return the value and the number of its bit that is the sign of the lower ``size`` bytes.
+
+    The value is the one before shifts and masks. The number is -1 if the sign is always 0.
+    """
+    bit = 8 * size - 1
+    for _ in range(_MAX_DEPTH):
+        if node.kind != "op" or len(node.args) != 2 or node.args[1].kind != "const":
+            break
+        by, width = node.args[1].value, 8 * node.size
+        by = by if node.name == "&" else by % max(width, 8 * INT)
+        match node.name:
+            case "&":
+                bit = bit if by >> bit & 1 else -1
+            case "<<":
+                bit -= by
+            case ">>":
+                bit = bit + by if bit + by < width else -1
+            case "sar":
+                bit = min(bit + by, width - 1)
+            case _:
+                break
+        if bit < 0:
+            return node.args[0], -1
+        node = node.args[0]
+    return node, bit
 
 
 def fields_in(btf: Btf, struct: int, start: int, mask: int) -> list[Field] | None:

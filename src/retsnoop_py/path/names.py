@@ -16,7 +16,7 @@ from retsnoop_py.errors import DataError
 from retsnoop_py.kernel.arguments.plan import syscall_parameters
 from retsnoop_py.kernel.btf import Btf, Kind
 from retsnoop_py.kernel.errno import errno_name
-from retsnoop_py.path.bits import bit_test, fields_in
+from retsnoop_py.path.bits import bit_test, fields_in, sign_bit
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.booleans import truth_of
 from retsnoop_py.path.failure import is_error
@@ -268,7 +268,7 @@ class Namer:
         signs = {"s": "ne", "l": "ne", "ns": "e", "ge": "e"}
         if condition not in signs:
             return None
-        highest = self._shifted_bit(tested, size)
+        highest = self._masked_bit(tested, size)
         if condition in ("s", "ns"):
             highest = highest or self._highest_bit(tested, size)
         return self._with_zero(highest, signs[condition])
@@ -380,12 +380,10 @@ class Namer:
         is_number = btf.resolve(named.type).kind is Kind.INT
         return self._masked(named, 1 << 8 * size - 1) if is_number else None
 
-    def _shifted_bit(self, node: Node, size: int) -> _Named | None:
-        """Return ``x & 0x100`` for the sign of ``x << 23``."""
-        if node.kind != "op" or node.name != "<<" or node.args[1].kind != "const":
-            return None
-        bit = 8 * size - 1 - node.args[1].value
-        named = self._name(node.args[0]) if bit >= 0 else None
+    def _masked_bit(self, node: Node, size: int) -> _Named | None:
+        """Return ``x & 0x100`` for the sign of ``x << 23``, ``x & 0x8000`` for that of a mask."""
+        inner, bit = sign_bit(node, size)
+        named = self._name(inner) if inner is not node and bit >= 0 else None
         return None if named is None else self._masked(named, 1 << bit)
 
     def _bit(self, left: Node, right: Node, condition: str) -> str | None:

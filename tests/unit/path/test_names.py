@@ -218,6 +218,22 @@ def test_the_highest_bit_of_an_unsigned_number_is_no_sign() -> None:
     assert text == "(attr->flags & 0x80000000) != 0"
 
 
+@pytest.mark.parametrize(
+    ("code", "bit"),
+    [
+        ("6625 00e0", "0x8000"),  # and ax,0xe000
+        ("c1e017", "0x100"),  # shl eax,23
+        ("66c1f803", "0x8000"),  # sar ax,3
+        ("c1e010 c1f803 85c0", "0x8000"),  # shl eax,16; sar eax,3; test eax,eax
+        ("c1e80f 84c0", "0x400000"),  # shr eax,15; test al,al
+    ],
+)
+def test_the_sign_of_masked_or_shifted_bits_is_the_bit_that_it_tests(code: str, bit: str) -> None:
+    # mov eax,[rsi+8]; ...; js
+    text, _ = told(f"8b4608 {code} 7807".replace(" ", ""), 1, name="map_create", type_="bpf_attr")
+    assert text == f"(attr->flags & {bit}) != 0"
+
+
 RAX, RBX, RSP = 0, 3, 7
 
 
