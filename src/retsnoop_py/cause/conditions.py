@@ -113,9 +113,12 @@ def rejected_value(scene: Scene) -> Reason | None:
     flags: dict[str, _Flags] = {}
     ranges: list[Reason] = []
     tests = scene.condition.split(" && ")
+    cases = _cases(tests)
     for test in tests:
+        is_last = test is tests[-1]
         found = (
-            _misaligned(scene, test, values)
+            (_case(scene, test, values, is_last=is_last) if test in cases else None)
+            or _misaligned(scene, test, values)
             or _outside(scene, test, values)
             or _flags_in(scene, test, values)
             or _compared(scene, test, values, is_only=len(tests) == 1)
@@ -128,6 +131,28 @@ def rejected_value(scene: Scene) -> Reason | None:
             before = flags.get(found.name)
             flags[found.name] = found if before is None else before.with_test(found)
     return _joined(scene, tuple(flags.values()), ranges)
+
+
+def _cases(tests: Sequence[str]) -> list[str]:
+    """Return the tests that chose a case, such as ``cmd == 1`` in ``cmd == 1 && aux != 0``."""
+    equal = [
+        one
+        for one in tests
+        if (found := _COMPARED.fullmatch(one))
+        and found[2] == "=="
+        and re.fullmatch(_NUMBER, found[3])
+    ]
+    return equal[:-1] if len(equal) == len(tests) else equal
+
+
+def _case(scene: Scene, test: str, values: Mapping[str, int], *, is_last: bool) -> Reason | None:
+    """Return the value of a case, without advice unless the test decided."""
+    compared = _COMPARED.fullmatch(test)
+    if compared is None or not _is_of_caller(scene, compared[1], values):
+        return None
+    plain = _plain(compared[1])
+    text, advice = f"{plain} is {values[compared[1]]}.", f"change {plain}"
+    return Reason("out-of-range", text, (advice,) if is_last else (), is_seen_later=False)
 
 
 def other_file(scene: Scene) -> Reason | None:

@@ -157,6 +157,27 @@ def flags_reason(name: str, condition: str, *arguments: int, **values: int) -> R
             ("set requeue_pi to 0", "or change uaddr1 or uaddr2"),
         ),
         (
+            "bpf",
+            "attr->cmd == 1 && attr->aux != 0",
+            {"attr__cmd": 1, "attr__aux": 5},
+            "cmd is 1. aux is 5.",
+            ("set aux to 0",),
+        ),
+        (
+            "bpf",
+            "attr->aux > 4 && attr->cmd == 0",
+            {"attr__aux": 5, "attr__cmd": 0},
+            "aux is 5. The value may be at most 4 here. cmd is 0.",
+            ("change aux", "or change cmd"),
+        ),
+        (
+            "bpf",
+            "attr->cmd == 1 && attr->size == 0",
+            {"attr__cmd": 1, "attr__size": 0},
+            "cmd is 1. size is 0. The value must not be 0 here.",
+            ("change size",),
+        ),
+        (
             "mremap",
             "(flags & 4) != 0 && old_len != new_len",
             {"flags": 5, "old_len": 8192, "new_len": 16384},
