@@ -21,7 +21,7 @@ from itertools import pairwise
 from operator import and_, or_
 from typing import Any, NamedTuple
 
-__all__ = ["Cost", "cost"]
+__all__ = ["Cost", "cost", "tries_inside_names"]
 
 _parser = import_module("re._parser")
 _constants = import_module("re._constants")
@@ -32,6 +32,10 @@ _ALPHABET = (
     "".join(map(chr, range(128))) + "\u00e9\u00c9\u0130\u0131\u017f\u212a\u0660\u2028\u201c\u4e2d"
 )
 _ALL = (1 << len(_ALPHABET)) - 1
+#: A repeat with a higher bound than this counts as one without.
+_LONG = 64
+#: The same where a search begins: 4,096 characters times 60 are too many steps, too.
+_LONG_NAME = 16
 #: Copies of a bounded repeat's body; more copies have the same loops.
 _COPIES = 3
 
@@ -134,13 +138,18 @@ _KINDS[_OTHER] = _ALL & ~_KINDS[_WORD] & ~_KINDS[_LETTER]
 class _Automaton:
     """The states of a pattern: 0 is before the text, the next states skip text before a match."""
 
-    def __init__(self, pattern: str | bytes, flags: int) -> None:
+    def __init__(self, pattern: str | bytes, flags: int, longest: int = _LONG) -> None:
+        #: A repeat with a higher bound counts as one without a bound.
+        self.longest = longest
         text = pattern.decode("latin-1") if isinstance(pattern, bytes) else pattern
         tree = _parser.parse(text, flags)
         self.flags = flags | tree.state.flags
         self.states: list[_State] = []
         self._guards = 0
         self.start = self._state(0, _OTHER, ())
+        self.skip: list[int] = []
+        #: States of text before a match that a look-behind restricts.
+        self.narrowed: list[int] = []
         self.skip = [number for number, _ in self._read(_ALL, (), {(self.start, _ANY): 1})]
         for one in self.skip:
             self._join({(one, _ANY): 1 for one in self.skip}, one)
@@ -247,15 +256,27 @@ class _Automaton:
             allowed = kinds if positive else _ANY & ~whole & ~_END
             if direction > 0:
                 return self._followed(lambda _: allowed, before)
+            accepted = chars if positive else _ALL & ~chars
             return {
-                place: ways
-                for place, ways in before.items()
-                if self.states[place[0]].kind & allowed
+                (self._narrowed(number, accepted), follows): ways
+                for (number, follows), ways in before.items()
+                if self.states[number].kind & allowed
             }
         if direction > 0:
             self._atomic(items, guards, before)
             return self._followed(lambda _: _ANY & ~_END, before)
         return before
+
+    def _narrowed(self, number: int, chars: int) -> int:
+        """Return a state like ``number`` that reads only ``chars``, for text before a match."""
+        state = self.states[number]
+        if number not in self.skip or not 0 != state.chars & chars != state.chars:
+            return number
+        narrow = self._state(state.chars & chars, state.kind, state.guards)
+        for before in (self.start, *self.skip):
+            self.states[before].next[narrow] = 1
+        self.narrowed.append(narrow)
+        return narrow
 
     def _atomic(self, items: Iterable[Any], guards: tuple[int, ...], before: _Places) -> _Places:
         self._guards += 1
@@ -264,7 +285,7 @@ class _Automaton:
     def _repeat(
         self, least: int, most: Any, body: Any, guards: tuple[int, ...], before: _Places
     ) -> _Places:
-        is_open = most is _parser.MAXREPEAT or most > _LONG
+        is_open = most is _parser.MAXREPEAT or most > self.longest
         ends, begun = before, len(self.states)
         out = {} if least else dict(before)
         for at in range(1, min(max(least, 1) if is_open else most, _COPIES) + 1):
@@ -295,18 +316,16 @@ class _Automaton:
     ) -> dict[int, int]:
         """The states of a body that begins at ``begun`` which come first behind one of ``kind``."""
         kept, self.states = self.states, [_State(0, 0, kind, ())]
-        start, counted = self.start, self._guards
-        self.start = -1
+        start, counted, skip = self.start, self._guards, self.skip
+        self.start, self.skip = -1, []
         self._sequence(body, guards, {(0, follows): 1})
         firsts = {begun + number - 1: ways for number, ways in self.states[0].next.items()}
-        self.states, self._guards, self.start = kept, counted, start
+        self.states, self._guards, self.start, self.skip = kept, counted, start, skip
         return firsts
 
 
 #: The body of ``.*``.
 _DOT = _parser.parse(".")
-#: A repeat with a higher bound than this counts as one without.
-_LONG = 64
 
 
 def cost(pattern: str | bytes, flags: int = 0) -> Cost:
@@ -320,6 +339,28 @@ def cost(pattern: str | bytes, flags: int = 0) -> Cost:
         (_Chains(it, loops).longest((one,)) for one in range(len(loops))),
         default=Cost(0, False, ""),
     )
+
+
+def tries_inside_names(pattern: str | bytes, flags: int = 0) -> bool:
+    """Return whether a search tries a name at the beginning of a match from inside that name.
+
+    A name is a repeat that reads letters or digits and ``_``, and no space. Such a search of a line
+    that is one long name takes the square of its length. A look-behind or ``\\b`` prevents it.
+    """
+    it = _Automaton(pattern, flags, _LONG_NAME)
+    loop_of = {number: states for states in _loops(it) for number in states}
+    return any(
+        any(it.states[inside].chars & it.states[before].chars for inside in loop_of[first])
+        for before in (*it.skip, *it.narrowed)
+        for first in it.states[before].next
+        if first in loop_of and first not in it.skip and _is_name(it, loop_of[first])
+    )
+
+
+def _is_name(it: _Automaton, loop: list[int]) -> bool:
+    chars = reduce(or_, (it.states[number].chars for number in loop))
+    read = {char for at, char in enumerate(_ALPHABET) if chars >> at & 1}
+    return "_" in read and bool(read & {"a", "0"}) and " " not in read
 
 
 class _Chains:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 from tests.unit.package_patterns import package_patterns
-from tests.unit.pattern_cost import cost
+from tests.unit.pattern_cost import cost, tries_inside_names
 
 PATTERNS = package_patterns()
 
@@ -65,3 +65,38 @@ def test_no_pattern_costs_more_than_the_square_of_the_length(
     found = cost(pattern, flags)
     assert not found.exponential, f"{name}: exponential on {found.text!r} repeated"
     assert found.power <= 2, f"{name}: power {found.power} on {found.text!r} repeated"
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"(\w+) is",
+        r"x|(?P<name>\S+)(?: not)? is",
+        r"[\w.-]{1,60} is",
+        r"(?<![a-z])\w+ is",
+        r"(?:\w+ )?x",
+    ],
+)
+def test_a_search_that_begins_inside_a_name_is_found(pattern: str) -> None:
+    assert tries_inside_names(pattern)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"\b(\w+) is",
+        r"(?<!\S)\S+ is",
+        r"(?<![\w.-])[\w.-]{1,60} is",
+        r"^\w+ is",
+        r"is \w+",
+        r"\w{1,4}x",
+    ],
+)
+def test_a_search_that_begins_where_a_name_begins_passes(pattern: str) -> None:
+    assert not tries_inside_names(pattern)
+
+
+@pytest.mark.parametrize(("pattern", "flags"), of_load())
+def test_names_in_a_log_are_tried_only_where_they_begin(pattern: str | bytes, flags: int) -> None:
+    """One line of 4,096 underscores, dots or dashes kept ``explain`` busy for seconds."""
+    assert not tries_inside_names(pattern, flags)

@@ -142,7 +142,7 @@ ACCESS_RULES: tuple[Rule, ...] = (
         "Pointer offset is not safe",
         r"math between (?P<kind>\S+) pointer and (?:register with unbounded|\S+ is not)"
         r"|R(?P<r>\d+) unbounded memory access|value -?\d+ makes (?P<kind2>\S+) pointer be out of bounds"
-        r"|makes pkt pointer be out of bounds|(?P<kind3>\S+) pointer offset -?\d+ is not allowed",
+        r"|makes pkt pointer be out of bounds|(?<!\S)(?P<kind3>\S+) pointer offset -?\d+ is not allowed",
         "The program adds an unbounded number, or one above 2^29, to a {kind} pointer.",
         "Limit the number first, above and below: keep it unsigned and compare it with a constant, or"
         " mask it.",
@@ -237,7 +237,7 @@ ACCESS_RULES: tuple[Rule, ...] = (
         r"|R(?P<r2>\d+) (?:must (?:be|point)|pointer type|is neither|is not|is of type|doesn't|does not|expected|has type) .*"
         r"|R(?P<r4>\d+) is (?P<kind2>\S+) expected (?P<wanted2>.*)"
         r"|rdonly/rdwr_buf_size|pointer in R\d+ isn't map pointer|invalid map_ptr to access|Function \S+ has \d+ > \d+ args"
-        r"|get_local_storage\(\) doesn't support|type ID argument must be|\S+ has to be at a constant offset"
+        r"|get_local_storage\(\) doesn't support|type ID argument must be|(?<!\S)\S+ has to be at a constant offset"
         r"|Helper has invalid (?:btf/)?btf_id in R\d+|R\d+ is a pointer to in-kernel struct .*"
         r"|(?:cannot pass map_type|invalid map_type|map_type (?P<map>\d+)).*"
         r"|R(?P<r3>\d+)(?:'s)? (?:offset|must have zero offset).*",
@@ -280,18 +280,18 @@ ACCESS_RULES: tuple[Rule, ...] = (
         SUPPORT,
         "Attach target",
         r"tracing progs must use .*|attach_btf_id (?P<id>\d+) is (?:not|invalid).*|[Aa]ttach(?:ing|ment)? (?:to|btf).*not .*"
-        r"|(?P<name>\w+)\(\) is not (?:modifiable|sleepable)|Cannot (?:replace|extend|recursively).*"
-        r"|\S+ has \d+ args while \S+ has \d+ args|Return type \S+ of \S+ doesn't match type.*"
+        r"|\b(?P<name>\w+)\(\) is not (?:modifiable|sleepable)|Cannot (?:replace|extend|recursively).*"
+        r"|(?<!\S)\S+ has \d+ args while \S+ has \d+ args|Return type \S+ of \S+ doesn't match type.*"
         r"|bpf_lsm_\w+ .*not|Tracing programs must provide btf_id.*|LSM programs must .*"
         r"|The function \w+ (?:arg\d+|return) type \S+ is unsupported.*"
         r"|[Kk]ernel doesn't have required BTF.*|The address of function (?P<address>\w+) cannot .*"
         r"|attach_btf_id \d+ (?:doesn't|points).*|attach to (?:unsupported|invalid) member.*"
         r"|Extension programs? .*|Program extension requires.*|Tracing program can.*|Target program .*"
-        r"|Cannot nest .*|Attaching f\w+(?:/\w+)* to __noreturn .*|Only \S+ progs are attachable.*|\S+ program can only be attached to another.*"
+        r"|Cannot nest .*|Attaching f\w+(?:/\w+)* to __noreturn .*|Only \S+ progs are attachable.*|(?<!\S)\S+ program can only be attached to another.*"
         r"|(?:can't|cannot) modify return .*|Attaching tracing programs to .*|Can attach to only .*"
         r"|cannot find function \S+ in BTF|cannot attach to exception.*|Attaching .* (?:is|are) rejected"
         r"|struct_ops module \S+ is not found|Subprog \S+ doesn't exist|The function \w+ (?:has|with) .*"
-        r"|\S+\(\) is not a global function|arg\d+ in \S+\(\) (?:is|has) .*|arg\d+ \S+\(struct .* doesn't match"
+        r"|(?<!\S)\S+\(\) is not a global function|arg\d+ in \S+\(\) (?:is|has) .*|arg\d+ \S+\(struct .* doesn't match"
         r"|ret type \S+ not allowed for fmod_ret|non-faultable tracepoint",
         "The program cannot be attached to its target: {words}.",
         "{target_step}",

@@ -22,7 +22,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         r"|(?:sched_ext: |EXIT: )(?P<why2>(?:runnable task stall|watchdog|.*failed to run for).*)"
         r"|sched_ext: (?P<why3>(?:\S+: )?(?:ops\.\w+\(\) failed|scx_bpf_error|invalid |runtime error|init failed|.*not allowed).*)"
         r"|EXIT: (?P<why4>(?!unregistered from)[\w ]*(?:error|fail|stall|unregistered from the main kernel|SysRq)\w*.*)"
-        r"|(?P<why5>(?:\S+ )?triggered exit kind (?!(?:0|1|64|65):)\d+)",
+        r"|(?P<why5>(?:(?<!\S)\S+ )?triggered exit kind (?!(?:0|1|64|65):)\d+)",
         "The scheduler (sched_ext) was loaded, and the kernel disabled it again; all tasks use"
         " the kernel's own scheduler now{why}. A stall means that a runnable task did not run for"
         " longer than the scheduler's timeout (30 s at most). An error means an invalid request"
@@ -126,7 +126,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         "attach-target-missing",
         f"{_SUPPORT}: Attach target",
         r"failed to find kernel BTF type ID_? of '(?P<name>[^']+)'"
-        r"|(?P<name2>\w+) is not found in vmlinux BTF|attach target (?P<name3>\S+) not found"
+        r"|\b(?P<name2>\w+) is not found in vmlinux BTF|attach target (?P<name3>\S+) not found"
         r"|find target for (?:\S+ )?(?P<name5>[\w.]+):(?!.*parse types for module)"
         r"|find target (?:for \S+ )?in (?:vmlinux|modules)(?!.*parse types for module)"
         r"|target for (?:fentry|fexit|lsm|tracing) (?P<name4>\S+).*not found|(?<!kernel )(?:function|func|hook|symbol) \W?(?P<name7>\w+)\W? (?:is |was )?not found in (?:\S+ )?BTF"
@@ -213,7 +213,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
         r"(?:creating|opening) k(?:ret)?probe\b(?!.*\btoken )\W*+(?P<name4>\w++).*(?:no such file|not found)"
         r"|(?:attach|load|enabl|find|creat)(?:ing|e)? probe:? '?k(?:ret)?probe:(?P<name9>\S+?)'?[.:]?(?:\s|$)"
         r"|[Uu]nable to attach k(?:ret)?probe for (?P<name10>\S+)|[Cc]ould not resolve symbol:? (?P<name11>[\w.]*\w)"
-        r"|[Ff]ailed to resolve kernel symbol:? (?P<name12>[\w.]*\w)|(?:(?P<name15>\w+) )?is not traceable \(either non-existing"
+        r"|[Ff]ailed to resolve kernel symbol:? (?P<name12>[\w.]*\w)|(?:\b(?P<name15>\w+) )?is not traceable \(either non-existing"
         r"|(?:couldn't|could not) (?:enable|attach|start) (?:probe )?k(?:ret)?probe[ /](?P<name13>[\w.]+)"
         r"|kprobe_events\b.*[Nn]o such file|couldn't find one or more symbols|missing kernel symbol|legacy kprobe perf_event_open\(\) failed"
         r"|symbol '?(?P<name5>\w+)'?(?:: not found| not found.*kprobe)|\btoken (?P<name8>[\w.]+): not found"
@@ -286,7 +286,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
     (
         "freplace-target",
         f"{_SUPPORT}: Attach target, of a program that replaces a function",
-        r"(?P<name>\w+) is not found in prog's BTF|target (?:BPF )?program does(?:n't| not) have BTF"
+        r"\b(?P<name>\w+) is not found in prog's BTF|target (?:BPF )?program does(?:n't| not) have BTF"
         r"|attach program FD is not set",
         "The program takes the place of a function ({name}) of another program, which does not have it,"
         " or has no BTF, or was not given.",
@@ -362,7 +362,7 @@ ATTACH_RULES: tuple[LineRule, ...] = (
             r"\bLRO\b|GRO.HW|channel count|\bqueues?\b|\brings?\b|headroom|XDP resources|multi-?buffer|frame size|page size|too (?:few|many|large|small)",
         )
         + r"(?!.*(?:AF_XDP|xsk|umem|socket|perf|ringbuf)).*)"
-        r"|(?P<name2>.*\bfree TX rings\b.*)",
+        r"|(?P<name2>^.*\bfree TX rings\b.*)",
         "The interface's driver does not take XDP as the interface is set up, and says: {name}.",
         "Change that with `ethtool -K DEV lro off`, `ethtool -L DEV` (fewer queues; some drivers"
         " need half of them free) and `ip link set dev DEV mtu 1500`. Generic mode (xdpgeneric,"

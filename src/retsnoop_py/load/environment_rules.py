@@ -279,7 +279,7 @@ ENVIRONMENT_RULES: tuple[LineRule, ...] = (
     (
         "program-type-unsupported",
         f"{_SUPPORT}: Program type",
-        r"(?P<name2>\w+) program type is not supported|Kernel doesn't support this program type"
+        r"\b(?P<name2>\w+) program type is not supported|Kernel doesn't support this program type"
         r"|program type (?P<name>(?!is )\w+)(?: is)? not supported|prog(?:ram)? type.*(?:requires|>=) ?v?(?P<since>\d+\.\d+)",
         "This kernel has no programs of type {name}{since}.",
         "Require a kernel that has them.",
@@ -438,7 +438,7 @@ VAGUE_RULES: tuple[LineRule, ...] = (
     (
         "unsupported",
         "Loader: Command line that it does not know",
-        r"(?P<name>\S+)\W? is a garbage|^(?=.*\b(?:xdp|bpf|clsact|tcx?|btf|struct_ops|tracing)\b).*?(?:(?:unrecogni[sz]ed|unknown) (?:option|argument|command|subcommand|keyword)|invalid (?:option|subcommand|command))s?\b(?! \(| \[| type)(?::? \W*(?P<name2>[\w-]+))?",
+        r"(?<!\S)(?P<name>\S+)\W? is a garbage|^(?=.*\b(?:xdp|bpf|clsact|tcx?|btf|struct_ops|tracing)\b).*?(?:(?:unrecogni[sz]ed|unknown) (?:option|argument|command|subcommand|keyword)|invalid (?:option|subcommand|command))s?\b(?! \(| \[| type)(?::? \W*(?P<name2>[\w-]+))?",
         "The tool does not know {name} on its command line: it is older than that, or was built without it.",
         "Look at its version (ip -V, bpftool version), and take a later one; iproute2 knows xdp since 4.10.",
     ),

@@ -140,7 +140,7 @@ def with_probe(lines: tuple[str, ...], at: int) -> str:
     if found is None:
         return ""
     named = re.compile(
-        rf"(?:\w+: )?Failed to attach BPF (?:program \S+ )?to {found[1]}(?:ret)?probe \S"
+        rf"(?:\b\w+: )?Failed to attach BPF (?:program \S+ )?to {found[1]}(?:ret)?probe \S"
         rf"|(?:ERROR: )?Error attaching probe: '?{found[1]}(?:ret)?probe:"
     )
     below = _first(named, lines[at + 1 : at + 1 + _PROBE_LINES])

@@ -25,7 +25,7 @@ OBJECT_RULES: tuple[LineRule, ...] = (
     (
         "library",
         "Loader: Library of another version",
-        r"(?P<name>\w+) has non-zero extra bytes",
+        r"\b(?P<name>\w+) has non-zero extra bytes",
         "The loader was compiled with headers of a later libbpf than the one that it runs with, which does not know all fields of"
         " {name}.",
         "Install the libbpf that it was compiled for, or build it with its own (vendored, static)"
@@ -58,7 +58,7 @@ OBJECT_RULES: tuple[LineRule, ...] = (
     (
         "compile",
         "Loader: The program does not compile",
-        r"\W?(?P<name>[\w/.-]+\.h)\W{0,3}(?:: )?(?:file not found|[Nn]o such file)",
+        r"(?<![\w/.-])(?P<name>[\w/.-]+\.h)\W{0,3}(?:: )?(?:file not found|[Nn]o such file)",
         "The program is compiled on this machine, and its header {name} is not there.",
         "asm/types.h is a library's of this architecture (gcc-multilib, -I/usr/include/$(uname -m)-linux-gnu), bpf/*.h libbpf's"
         " (libbpf-dev), vmlinux.h is made by bpftool btf dump file /sys/kernel/btf/vmlinux format c, linux/*.h come with the"
@@ -312,7 +312,7 @@ OBJECT_RULES: tuple[LineRule, ...] = (
         "struct-ops-member",
         f"{_SUPPORT}: Table of functions",
         r"struct_ops init_kern (?P<name>\w+)(?: func ptr \w+)?: (?P<why>.+)|struct_ops (?:init|reloc)(?: (?P<name3>\w+))?: (?P<why3>.+)"
-        r"|(?P<why2>\S+ doesn't exist in (?P<name2>\w+), but it has non-zero value)",
+        r"|(?<!\S)(?P<why2>\S+ doesn't exist in (?P<name2>\w+), but it has non-zero value)",
         "Table {name} sets a member that this kernel's struct does not have, or not like this{why}.",
         "Set the member to 0 before loading where the kernel lacks it (libbpf 1.4 and later leave out zero"
         " ones), or require a kernel that has it.",
@@ -353,7 +353,7 @@ OBJECT_RULES: tuple[LineRule, ...] = (
     (
         "elf",
         f"{_OBJECT}: Section missing",
-        r"(?P<name>\S+) doesn't provide kernel version",
+        r"(?<!\S)(?P<name>\S+) doesn't provide kernel version",
         "{name} has no section 'version', which old versions of libbpf ask for.",
         'Use a later libbpf, or add: __u32 _version SEC("version") = LINUX_VERSION_CODE;',
     ),

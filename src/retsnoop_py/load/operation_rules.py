@@ -74,7 +74,7 @@ _MOST_NAME = 64
 #: Text that is not an operation: a location in a loader's source (``cgroups/devices.c:33``), the
 #: name of a program (``program b'tracepoint__sched'``), a description (``programs attached to``).
 _NO_OPERATION = re.compile(
-    r"\S*\w\.(?:c|cc|cpp|go|rs|h|py)\b(?::\d+)?|\b[Pp]rog(?:ram)? (?:b?'[^']*'|\w*__\w+)"
+    r"(?<!\S)\S*\w\.(?:c|cc|cpp|go|rs|h|py)\b(?::\d+)?|\b[Pp]rog(?:ram)? (?:b?'[^']*'|\w*__\w+)"
     r"|(?<=programs) attached|(?<=progs) attached"
 )
 #: A load that the verifier rejects; the program's purpose does not matter.

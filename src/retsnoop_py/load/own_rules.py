@@ -221,7 +221,7 @@ OWN_RULES: tuple[LineRule, ...] = (
     (
         "attach-refused",
         f"{_SUPPORT}: Attach target, which does not take the program",
-        r"invalid program type (?P<name>\w+), expected (?P<expected>[\w ,]+)|can't attach (?P<name2>[A-Z]\w+) to (?P<expected2>network namespace)|(?P<expected3>\w+) program required, got (?P<name3>\w+)",
+        r"invalid program type (?P<name>\w+), expected (?P<expected>[\w ,]+)|can't attach (?P<name2>[A-Z]\w+) to (?P<expected2>network namespace)|\b(?P<expected3>\w+) program required, got (?P<name3>\w+)",
         "The loader attaches programs of type {expected} by this call, and gives it one of type {name}: the section's name is of"
         " another type than the call, or another program was taken.",
         "Name the section after the attach target, and check which program of the collection is"

@@ -75,7 +75,7 @@ def _helper(case: Case) -> dict[str, str]:
 
 
 def _gpl(case: Case) -> dict[str, str]:
-    of_type = re.search(r"(\w+) programs must have a GPL", case.words)
+    of_type = re.search(r"\b(\w+) programs must have a GPL", case.words)
     if of_type:
         return {"helper": f"Each program of type {of_type[1]}"}
     return {"helper": callee(case.last)}

@@ -312,7 +312,7 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         RESOURCE,
         "Iterator in another state",
         r"(?:un)?initialized iter_(?P<kind>\w+)|valid iter pointer|pointer to an iterator"
-        r"|iterator is already initialized|uninitialized iterator use|\w+_iter is only allowed in"
+        r"|iterator is already initialized|uninitialized iterator use|\b\w+_iter is only allowed in"
         r"|\biter has to be at|cannot pass in iter\b|iterator state must|: too many iterations",
         "An iterator is not in the state that this call takes: {words}.",
         "Let it be a variable on the stack: _new() once, _next() until it gives NULL, _destroy() on"
@@ -322,7 +322,7 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         "special-field",
         MEMORY,
         "Member that only the kernel touches",
-        r"(?P<name>(?!kptr\b)\S+) cannot be accessed (?:in)?directly(?: by (?P<by>\S+))?|(?P<name2>bpf_\w+) access .*cannot have variable",
+        r"(?<!\S)(?P<name>(?!kptr\b)\S+) cannot be accessed (?:in)?directly(?: by (?P<by>\S+))?|(?P<name2>bpf_\w+) access .*cannot have variable",
         "The value contains the kernel's own member {name} (a lock, timer, list or kptr), and"
         " this instruction reads, writes or passes memory that includes it: {words}.",
         "Copy the other members one by one rather than the whole value, or put them into a struct of their"
@@ -392,7 +392,7 @@ PROGRAM_RULES: tuple[Rule, ...] = (
         "trusted-pointer",
         CALL,
         "Pointer that may be gone",
-        r"R(?P<r>\d+) must be (?:referenced|a rcu pointer)|\S+ must be (?:referenced or trusted|a rcu)"
+        r"R(?P<r>\d+) must be (?:referenced|a rcu pointer)|(?<!\S)\S+ must be (?:referenced or trusted|a rcu)"
         r"|R(?P<r2>\d+) type=untrusted_\S+ expected=.*|must have zero offset when passed to release"
         r"|release (?:helper|kernel function|kfunc) \S+ expects|reference has not been acquired before",
         "This takes a pointer to an object that is sure to live on - an argument of the program, or one"

@@ -29,7 +29,7 @@ SCRIPT_RULES: tuple[LineRule, ...] = (
     (
         "unsupported",
         f"{_SUPPORT}: Not supported",
-        r"(?P<name>\S+)(?: function| helper| builtin)? (?:is )?not available for your kernel|[Mm]issing required kernel feature:? (?P<name2>\S+)",
+        r"(?<!\S)(?P<name>\S+)(?: function| helper| builtin)? (?:is )?not available for your kernel|[Mm]issing required kernel feature:? (?P<name2>\S+)",
         "The script takes {name} from the kernel, which does not have it: it is older, was built without, or hides it from"
         " this user.",
         "`bpftrace --info`, as root, lists the supported helpers, program types and iterators."

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Shape", "parse_shapes"]
 
-_SETTING = re.compile(r"(?:([\w.-]+):)?(\w+)=(.+)")
+_SETTING = re.compile(r"^(?:([\w.-]+):)?(\w+)=(.+)")
 _WORDS = {"true": 1, "false": 0, "y": 1, "n": 0}
 
 

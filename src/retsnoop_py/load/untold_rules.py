@@ -72,7 +72,7 @@ _BY_END = [(re.compile(row[0]), row) for row in _ENDS]
 _PROGRAM = r"(?:(?<!_)e?bpf|prog(?:ram)?s?|objects?|obj|skel(?:eton)?s?|collections?|modules?|bytecode|(?:[ku](?:ret)?)?probes?|tracepoints?|sensors?|tracers?|filters?|hooks?|code|filler|schedulers?)"
 _FAILS = r"(?:fail\w{0,20}(?: to| in)?|can ?n[o']t|can't|could ?n[o']t|couldn't|cannot|unable to|error(?: while| when| in)?|unsuccessful\w{0,20}|problem)"
 #: Repeats have a limit: several unlimited ones would try each part of a line with each other part.
-_ANY_NAME = r"[\w.-]{1,60}"
+_ANY_NAME = r"(?<![\w.-])[\w.-]{1,60}"
 
 
 def _of(verb: str, noun: str) -> str:
@@ -248,7 +248,7 @@ _MOST_READ = 600
 
 
 #: Files, whose names contain words.
-_NAMES = re.compile(r"(?<![\w/.-])(?:/[\w.+-]+){2,}|[\w+-]+\.(?:bpf\.)?o\b")
+_NAMES = re.compile(r"(?<![\w/.-])(?:/[\w.+-]+){2,}|(?<![\w+-])[\w+-]+\.(?:bpf\.)?o\b")
 
 
 def explain_untold(line: str) -> Explanation | None:

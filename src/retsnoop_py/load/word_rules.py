@@ -249,7 +249,7 @@ _PLACE = re.compile(
     "|".join(f"(?P<n{at}>{words})" for at, (words, _) in enumerate(_PLACES)), re.IGNORECASE
 )
 #: A file's path.
-_PATH = re.compile(r"(?<![\w/.-])\.{0,2}(?:/[\w.+-]+){2,}|[\w+-]+\.(?:bpf\.)?o\b")
+_PATH = re.compile(r"(?<![\w/.-])\.{0,2}(?:/[\w.+-]+){2,}|(?<![\w+-])[\w+-]+\.(?:bpf\.)?o\b")
 _NOUN = re.compile(
     "|".join(f"(?P<n{at}>{words})" for at, (words, _) in enumerate(_NOUNS)), re.IGNORECASE
 )
