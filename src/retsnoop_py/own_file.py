@@ -247,8 +247,9 @@ def cache_folder() -> Path:
     Files of root there would stop that user's own programs, and root would trust files of that
     user.
     """
-    base = os.environ.get("XDG_CACHE_HOME")
-    folder = Path(base) if base else home() / ".cache"
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # a relative folder lies in the current one, which is another one for the tools that we start
+    folder = Path(base) if base.startswith("/") else home().absolute() / ".cache"
     return (folder if is_own_place(folder) else ROOT_CACHE) / "retsnoop-py"
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from retsnoop_py.cause.events import Dropped
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import is_nft_name, shell_word
+from retsnoop_py.tool import TOOL_FOLDER, environment_of_tools
 
 __all__ = ["dropped", "netfilter"]
 
@@ -130,6 +131,8 @@ def rule_text(one: Dropped) -> str | None:
             errors="replace",
             timeout=_SECONDS,
             check=False,
+            env=environment_of_tools(),
+            cwd=TOOL_FOLDER,
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return None

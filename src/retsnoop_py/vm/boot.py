@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 from retsnoop_py.errors import UnavailableError, no_proc
 from retsnoop_py.package import is_one_file, python
+from retsnoop_py.tool import TOOL_FOLDER, environment_of_tools
 from retsnoop_py.vm import confined, initrd, kernels, qemu
 from retsnoop_py.vm.architecture import Architecture
 from retsnoop_py.vm.command import Channel
@@ -116,7 +117,7 @@ def view_obstacle(folder: Path) -> str:
         return "not run as root"
     view = folder / "trial"
     view.mkdir()
-    done = subprocess.run(_confined(str(view)), check=False, capture_output=True, text=True)
+    done = _try_confined(str(view))
     view.rmdir()
     return done.stderr.strip() if done.returncode else ""
 
@@ -126,6 +127,17 @@ def _confined(*words: str) -> list[str]:
     # -S: no site-packages, a tenth of a second faster
     script = ["-m", confined.__name__] if is_one_file() else [str(Path(confined.__file__))]
     return [*python(), "-S", *script, *words]
+
+
+def _try_confined(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        _confined(*words),
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment_of_tools(),
+        cwd=TOOL_FOLDER,
+    )
 
 
 def _accelerator(arch: Architecture) -> str:
@@ -338,7 +350,7 @@ class Host:
             for part in ("view", "export"):
                 (Path(name) / part).mkdir()
             words = ["--root", f"{name}/export", "--write", str(path), f"{name}/view"]
-            done = subprocess.run(_confined(*words), check=False, capture_output=True, text=True)
+            done = _try_confined(*words)
         return done.stderr.strip() if done.returncode else ""
 
     def _view(self, name: str) -> Path:
@@ -412,6 +424,8 @@ class Host:
         with (self._folder / log).open("wb") as output, undisturbed():
             process = subprocess.Popen(
                 argv,
+                env=environment_of_tools(),
+                cwd=TOOL_FOLDER,
                 pass_fds=tuple(fds),
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -23,11 +23,13 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from retsnoop_py.errors import OutputError, RetsnoopError, UnavailableError
 from retsnoop_py.own_file import ROOT_CACHE, cache_folder
+from retsnoop_py.tool import TOOL_FOLDER, environment_of_tools
 from retsnoop_py.vm.mirrors import NO_MIRROR_HINT, find_mirror
 
 __all__ = [
@@ -247,10 +249,10 @@ class AptRoot:
         (home / "tmp").mkdir(parents=True, exist_ok=True)
         if os.geteuid() == 0:
             shutil.chown(home / "tmp", sandbox_user())
-        given = {"APT_CONFIG": home / "apt.conf", "TMPDIR": home / "tmp", "LC_ALL": "C.UTF-8"}
-        env = os.environ | {name: str(value) for name, value in given.items()}
+        given = {"APT_CONFIG": home / "apt.conf", "TMPDIR": home / "tmp"}
+        variables = {name: str(value) for name, value in given.items()}
         try:
-            done = run_tool(argv, env=env, cwd=cwd, tick=tick)
+            done = run_tool(argv, variables=variables, cwd=cwd, tick=tick)
         except FileNotFoundError as error:
             raise UnavailableError(f"{argv[0]} is not installed", NO_MIRROR_HINT) from error
         if done.returncode:
@@ -326,11 +328,13 @@ def _no_room(what: str) -> OutputError:
 def run_tool(
     argv: Sequence[str],
     *,
-    env: dict[str, str] | None = None,
+    variables: Mapping[str, str] = MappingProxyType({}),
     cwd: Path | None = None,
     tick: Callable[[], None] | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program and return its result; call ``tick`` several times a second meanwhile.
+
+    The program gets ``variables`` beside :func:`environment_of_tools`.
 
     An exception in this thread, for example from a signal handler, kills the program's process
     group. The program runs in its own session, so Ctrl-C at the terminal does not reach it.
@@ -340,8 +344,8 @@ def run_tool(
         with undisturbed():
             process = subprocess.Popen(
                 argv,
-                env=env,
-                cwd=cwd,
+                env={**environment_of_tools(), **variables},
+                cwd=cwd or TOOL_FOLDER,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -432,7 +436,14 @@ def _taken(file: Path, target: Path) -> Path:
 def _machine_acquire() -> list[str]:
     """Return the machine's own Acquire:: settings: proxies, certificates, validity checks."""
     try:
-        done = subprocess.run(["apt-config", "dump"], capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            ["apt-config", "dump"],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment_of_tools(),
+            cwd=TOOL_FOLDER,
+        )
     except (OSError, subprocess.CalledProcessError) as error:
         raise UnavailableError("apt is not installed here", NO_MIRROR_HINT) from error
     skip = ("Acquire::IndexTargets", "Acquire::Languages")
@@ -470,7 +481,8 @@ def _compare(left: str, right: str) -> int:
     if left == right:
         return 0
     argv = ["dpkg", "--compare-versions", left, "lt", right]
-    return -1 if subprocess.run(argv, check=False).returncode == 0 else 1
+    done = subprocess.run(argv, check=False, env=environment_of_tools(), cwd=TOOL_FOLDER)
+    return -1 if done.returncode == 0 else 1
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from typing import BinaryIO
 
 from retsnoop_py.errors import DataError, UnavailableError
 from retsnoop_py.foreign_path import open_file
+from retsnoop_py.tool import TOOL_FOLDER, environment_of_tools
 from retsnoop_py.vm.debian import failed, run_tool
 
 #: Bytes of a module that is read: the largest of distributions have 30 MB.
@@ -66,7 +67,13 @@ def _decompressed(suffix: str, file: BinaryIO) -> bytes:
             return plain.read(_LARGEST + 1)
     if suffix != ".zst":  # the standard library has it from Python 3.14 only
         return file.read(_LARGEST + 1)
-    with subprocess.Popen(["zstd", "-dc"], stdin=file, stdout=subprocess.PIPE) as program:
+    with subprocess.Popen(
+        ["zstd", "-dc"],
+        env=environment_of_tools(),
+        cwd=TOOL_FOLDER,
+        stdin=file,
+        stdout=subprocess.PIPE,
+    ) as program:
         assert program.stdout is not None
         data = program.stdout.read(_LARGEST + 1)
         if len(data) > _LARGEST:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from retsnoop_py.errors import UnavailableError
+from retsnoop_py.tool import TOOL_FOLDER, environment_of_tools
 from retsnoop_py.vm.architecture import ARCHITECTURES, Architecture
 
 __all__ = [
@@ -101,7 +102,14 @@ def parse_version(text: str) -> tuple[int, int]:
 
 def installed(program: str) -> Emulator:
     """Return the version and features of QEMU ``program``, from the output of ``--help``."""
-    done = subprocess.run([program, "--help"], check=False, capture_output=True, text=True)
+    done = subprocess.run(
+        [program, "--help"],
+        check=False,
+        capture_output=True,
+        text=True,
+        env=environment_of_tools(),
+        cwd=TOOL_FOLDER,
+    )
     return Emulator(parse_version(done.stdout), "\n-sandbox " in done.stdout)
 
 

@@ -33,6 +33,7 @@ from pathlib import Path
 from retsnoop_py import listener
 from retsnoop_py.errors import DataError, InputError, UnavailableError
 from retsnoop_py.package import expanded, is_one_file, python, read
+from retsnoop_py.tool import TOOL_FOLDER, environment_of_tools
 from retsnoop_py.vm.architecture import Architecture
 from retsnoop_py.vm.debian import (
     AptRoot,
@@ -262,8 +263,20 @@ def _unpack(archive: Path, root: Path) -> None:
     argv = ["dpkg-deb", "--fsys-tarfile", str(archive)]
     into = ["tar", "-x", "-C", str(root), "--keep-directory-symlink", "--no-same-owner"]
     with undisturbed():
-        source = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        target = subprocess.Popen(into, stdin=source.stdout, stderr=subprocess.PIPE)
+        source = subprocess.Popen(
+            argv,
+            env=environment_of_tools(),
+            cwd=TOOL_FOLDER,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        target = subprocess.Popen(
+            into,
+            env=environment_of_tools(),
+            cwd=TOOL_FOLDER,
+            stdin=source.stdout,
+            stderr=subprocess.PIPE,
+        )
     try:
         assert source.stdout is not None
         source.stdout.close()
@@ -312,7 +325,8 @@ def _install_python_packages(
 ) -> None:
     """Unpack the wheels of ``requirements`` for ``arch``; pip rejects wheels with another hash.
 
-    pip reads its configuration: some machines can reach only the package index named there.
+    pip reads the machine's and the user's configuration: some machines can reach only the package
+    index named there. Root's pip does not read another user's (:func:`environment_of_tools`).
     """
     _say(arch, f"downloading {' '.join(line.split()[0] for line in requirements)}")
     wheels = library.with_name("wheels")
@@ -329,7 +343,7 @@ def _install_python_packages(
     }.items():
         for value in values:
             argv += [option, f"{value}_{arch.machine}" if option == "--platform" else value]
-    done = run_tool([*argv, "-d", str(wheels), "-r", str(listed)], cwd=Path("/"))
+    done = run_tool([*argv, "-d", str(wheels), "-r", str(listed)])
     if done.returncode:
         raise failed(
             f"pip cannot download the dependencies of retsnoop-py for {arch.name}",
@@ -357,7 +371,7 @@ def _compile_python(arch: Architecture, root: Path) -> None:
     jobs = str(len(os.sched_getaffinity(0)))
     argv = [*python(), "-m", "compileall", "-q", "-j", jobs, "-x", r"/(test|lib2to3)/"]
     # ignore the exit status: compileall reports files that are not Python 3 as errors
-    run_tool([*argv, "-s", str(root), "-p", "/", *map(str, places)], cwd=Path("/"))
+    run_tool([*argv, "-s", str(root), "-p", "/", *map(str, places)])
 
 
 # --- this program --------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ case "$*" in
 *download*)
 	echo part >linux.deb
 	sleep 1000 &
-	echo $! >"$XDG_CACHE_HOME/child"
+	echo $! >"$(dirname "$0")/../child"
 	wait ;;
 esac
 """
