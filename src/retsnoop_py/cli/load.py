@@ -74,14 +74,14 @@ def complete(incomplete: str) -> list[str]:
 
 def complete_program(incomplete: str, words: Sequence[str]) -> list[str]:
     """Return programs of the objects on the line, for the shell."""
-    from retsnoop_py.options.live import object_symbols
+    from retsnoop_py.load.object_names import object_symbols
 
     return [name for name in object_symbols(words) if name.startswith(incomplete)]
 
 
 def complete_map(incomplete: str, words: Sequence[str]) -> list[str]:
     """Return maps of the objects on the line, for the shell."""
-    from retsnoop_py.options.live import object_symbols
+    from retsnoop_py.load.object_names import object_symbols
 
     return [name for name in object_symbols(words, ".maps") if name.startswith(incomplete)]
 

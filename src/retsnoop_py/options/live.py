@@ -20,7 +20,6 @@ __all__ = [
     "functions",
     "functions_starting",
     "kernels",
-    "object_symbols",
     "source_files_starting",
     "tracepoints_starting",
 ]
@@ -34,8 +33,6 @@ _SYMBOLS = "proc/kallsyms"
 #: unlikely part has ``.cold`` in its name.
 _NO_FUNCTIONS = ("__pfx_", "__cfi_")
 _EVENTS = "sys/kernel/tracing/available_events"
-#: STB_GLOBAL and STT_FUNC of elf.h.
-_GLOBAL, _FUNC = 1, 2
 
 
 def functions_starting(prefix: str, root: Path = Path("/")) -> list[str]:
@@ -153,26 +150,6 @@ def files_named(prefix: str, suffix: str) -> list[str]:
     return sorted(
         home + slash + ("./" if not slash and name[0] == "-" else "") + name for name in names
     )
-
-
-def object_symbols(paths: Iterable[str], section: str | None = None) -> list[str]:
-    """Return the programs of the BPF objects in ``paths``, or symbols of ``section``, sorted."""
-    from retsnoop_py.errors import RetsnoopError
-    from retsnoop_py.load.object_file import ObjectFile
-
-    found: set[str] = set()
-    for path in paths:
-        try:
-            told = ObjectFile(Path(path))
-        except (OSError, RetsnoopError):
-            continue  # another word, or an error that the command itself will report
-        names = dict(enumerate(told.section_names))
-        for symbol in told.symbols:
-            place = names.get(symbol.section)
-            is_program = symbol.kind == _FUNC and place != ".text" and symbol.section
-            if symbol.bind == _GLOBAL and (place == section if section else is_program):
-                found.add(symbol.name)
-    return sorted(found)
 
 
 # --- cached names ------------------------------------------------------------------------------

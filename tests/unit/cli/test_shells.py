@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from retsnoop_py.options.live import object_symbols
+from retsnoop_py.load.object_names import object_symbols
 
 PROGRAM = Path(sys.executable).parent / "retsnoop-py"
 OBJECTS = Path(__file__).parents[3] / "src/retsnoop_py/bpf"

@@ -22,8 +22,8 @@ from retsnoop_py.unprivileged.process import Unprivileged
 
 PACKAGE = Path(retsnoop_py.__file__).parent
 GOOD = OBJECTS / "witness.bpf.o"
-#: Each calls ``open_object``, or reads only names (completion).
-READERS = {"load/checked_object.py", "options/live.py"}
+#: Each runs in, or starts, a child without rights.
+READERS = {"load/checked_object.py", "load/object_names.py"}
 
 
 @pytest.fixture(autouse=True)

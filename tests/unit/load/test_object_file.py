@@ -20,10 +20,10 @@ from retsnoop_py.cli import main as entry
 from retsnoop_py.errors import DataError, InputError, UsageError
 from retsnoop_py.kernel.elf_file import ElfFile, Section, StringTable
 from retsnoop_py.load.object_file import ObjectFile
+from retsnoop_py.load.object_names import object_symbols
 from retsnoop_py.load.relocation import Relocation
 from retsnoop_py.load.shape import Shape, parse_shapes
 from retsnoop_py.load.trial import TrialRequest, try_object
-from retsnoop_py.options.live import object_symbols
 
 ROOT = Path(__file__).parents[3]
 SOURCES = ROOT / "tests/live/objects"
