@@ -2,7 +2,7 @@
 """Files of settings and of lists, which lie in ~/.config or which the command line names.
 
 ``sudo -E`` keeps the HOME of another user, and a script may pass a wrong file. Such a file must not
-stop a run (a FIFO), use up the memory (/dev/zero), or end a run as a bug (a thousand brackets).
+stop a run (a FIFO) or use up the memory (/dev/zero). ``unprivileged.settings`` parses TOML.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.foreign_path import open_regular
 from retsnoop_py.package import user_file
 
-__all__ = ["read_list", "read_user_file", "toml"]
+__all__ = ["read_list", "read_user_file"]
 
 #: Maximum size in bytes of a file of settings, and of a list or a table of results.
 MOST_SETTINGS, MOST_LIST = 1 << 20, 64 << 20
@@ -48,13 +47,3 @@ def _bounded(path: Path, opened: Callable[[Path], int], most: int) -> bytes:
     if len(data) > most:
         raise DataError(f"{path} is too large: it has more than {most >> 20} MiB")
     return data
-
-
-def toml(text: str, source: str) -> dict[str, Any]:
-    """Return the parsed text. Raises tomllib.TOMLDecodeError, and DataError for deep nesting."""
-    import tomllib
-
-    try:
-        return tomllib.loads(text)
-    except RecursionError:
-        raise DataError(f"{source}: too many brackets inside each other") from None

@@ -25,7 +25,9 @@ READERS = {
 _RUN = """
 import sys
 from retsnoop_py.cli import main
+from retsnoop_py.unprivileged import settings
 from retsnoop_py.{reader}
+settings._SECONDS = 2.0
 main._job = lambda words: main.Job(lambda: read() is None)
 sys.exit(main.main([]))
 """
@@ -35,11 +37,16 @@ def nested(path: Path) -> None:
     path.write_text("a = " + "[" * 100_000)
 
 
+def deep(path: Path) -> None:
+    path.write_text(".".join("a" * 500_000) + " = 1")
+
+
 KINDS: dict[str, Callable[[Path], None]] = {
     "fifo": os.mkfifo,
     "endless": lambda path: path.symlink_to("/dev/zero"),
     "large": lambda path: path.write_text("# a comment\n" * 200_000),
     "nested": nested,
+    "deep": deep,
 }
 
 
@@ -58,6 +65,34 @@ def test_a_file_of_settings_neither_stops_a_run_nor_is_a_bug(
     )
     assert (done.returncode, len(done.stdout)) == (65, 0), done.stderr
     assert str(folder / name) in done.stderr
+
+
+@pytest.mark.parametrize("image", ["(a+)+b", "(" * 5000 + ")" * 5000, "a{1000000000000}"])
+def test_a_pattern_of_a_kernel_does_not_keep_a_run_busy(image: str, tmp_path: Path) -> None:
+    """A package of 60 letters: the pattern would take years."""
+    (tmp_path / "retsnoop-py").mkdir()
+    (tmp_path / "retsnoop-py/kernels.toml").write_text(f'[kernel.x]\nsuites=["s"]\nimage="{image}"')
+    code = f"""
+from retsnoop_py.errors import DataError
+from retsnoop_py.unprivileged import settings
+from retsnoop_py.vm import catalog
+settings._SECONDS = 1.0
+try:
+    image = catalog.known("x").image
+    print(settings.matching(image, ["{"a" * 60}", "b"], "kernels.toml"))
+except DataError as error:
+    print("data", error.message[-300:])
+"""
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.stdout.startswith("data "), done.stderr
 
 
 def test_tab_does_not_wait_for_a_file_of_settings(tmp_path: Path) -> None:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from retsnoop_py import package
 from retsnoop_py.errors import DataError, InputError
-from retsnoop_py.settings_file import read_user_file, toml
+from retsnoop_py.settings_file import read_user_file
+from retsnoop_py.unprivileged import settings
 from retsnoop_py.vm.architecture import ARCHITECTURES, Architecture, host, qualified, split
 
 __all__ = ["DEFAULT", "KnownKernel", "all_known", "catalog", "known", "read_catalog", "user_file"]
@@ -27,6 +29,10 @@ DEFAULT = "6.12"
 _FLAVOURS = (("", "cloud-"), ("-full", ""))
 #: Names of kernels and suites become folders of the cache.
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
+
+
+#: The longest regular expression. Compiling one takes this process, matching another one.
+_LONGEST_PATTERN = 500
 
 
 class KnownKernel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,14 +63,20 @@ def user_file() -> Path:
     return package.user_file("kernels.toml")
 
 
-def read_catalog(text: str, source: str, arch: Architecture) -> dict[str, KnownKernel]:
+def read_catalog(
+    text: str, source: str, arch: Architecture, toml: Callable[[str, str], Any] = settings.toml
+) -> dict[str, KnownKernel]:
     """Return the kernels of ``arch`` in ``text``, in the same order, each with its flavours.
+
+    ``toml`` parses the text; the default is for a user's file.
 
     Raises DataError, which names ``source``, for invalid TOML or invalid values.
     """
     try:
         entries = msgspec.convert(toml(text, source), _File).kernel
-    except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except DataError as error:
+        raise DataError(error.message, _hint()) from None
+    except msgspec.ValidationError as error:
         raise DataError(f"{source}: {error}", _hint()) from None
     found: dict[str, KnownKernel] = {}
     for name, entry in entries.items():
@@ -124,16 +136,18 @@ def known(name: str) -> KnownKernel:
 
 def _shipped(arch: Architecture) -> dict[str, KnownKernel]:
     text = files(__package__).joinpath("kernels.toml").read_text()
-    return read_catalog(text, "kernels.toml", arch)
+    return read_catalog(text, "kernels.toml", arch, lambda text, _: tomllib.loads(text))
 
 
 def _check(where: str, entry: KnownKernel) -> None:
     """Raise DataError for values of the right type that cannot be used."""
     if entry.name or entry.arch:
         raise DataError(f"{where}: the table's title is the name; remove the key 'name'", _hint())
+    if len(entry.image) > _LONGEST_PATTERN:
+        raise DataError(f"{where}: image has more than {_LONGEST_PATTERN} characters", _hint())
     try:
         re.compile(entry.image.replace("{flavour}", "cloud-amd64"))
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:
         raise DataError(f"{where}: image is not a regular expression: {error}", _hint()) from None
     for name in (*entry.also, entry.debug):
         plain = name.replace("{release}", "")

@@ -30,6 +30,7 @@ from types import MappingProxyType
 from retsnoop_py.errors import OutputError, RetsnoopError, UnavailableError
 from retsnoop_py.own_file import ROOT_CACHE, cache_folder
 from retsnoop_py.tool import TOOL_FOLDER, environment_of_tools
+from retsnoop_py.unprivileged.settings import matching
 from retsnoop_py.vm.mirrors import NO_MIRROR_HINT, find_mirror
 
 __all__ = [
@@ -85,11 +86,11 @@ class AptRoot:
         """Return ``(package, version)`` of the highest version of all matching packages.
 
         ``pattern`` is a Python regular expression for the whole package name. Return None if no
-        package matches.
+        package matches. Raises DataError if matching takes too long.
         """
         self.update()
         names = self._run("deb", ["apt-cache", "pkgnames"]).split()
-        wanted = [name for name in names if re.fullmatch(pattern, name)]
+        wanted = matching(pattern, names, f"the regular expression {pattern}")
         found: list[tuple[str, str]] = []
         if wanted:
             for line in self._run("deb", ["apt-cache", "madison", *wanted]).splitlines():

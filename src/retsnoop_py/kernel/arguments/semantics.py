@@ -8,6 +8,7 @@ the same as the live run.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -17,7 +18,8 @@ import msgspec
 
 from retsnoop_py.errors import DataError
 from retsnoop_py.package import read, user_file
-from retsnoop_py.settings_file import read_user_file, toml
+from retsnoop_py.settings_file import read_user_file
+from retsnoop_py.unprivileged import settings
 
 __all__ = ["USER_FILE", "File", "Located", "Semantics", "UnionRule", "load_semantics", "parse"]
 
@@ -179,7 +181,9 @@ def load_semantics() -> Semantics:
 def parse(data: bytes, path: Path) -> File:
     """Return the contents of the file ``path``; raise DataError with the name of a wrong entry."""
     try:
-        found = msgspec.convert(toml(data.decode(), str(path)), File)
+        text = data.decode()
+        read_text = tomllib.loads(text) if path == _SHIPPED else settings.toml(text, str(path))
+        found = msgspec.convert(read_text, File)
     except ValueError as err:  # errors of TOML, UTF-8 and msgspec
         what, _, where = str(err).partition(" - at `$.")
         raise _wrong(path, f"{where.rstrip('`')}: {what}" if where else what) from None
