@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import build
@@ -324,3 +325,14 @@ def test_make_alone_lists_every_target() -> None:
     listed = re.findall(r"^  make ([a-z-]+)", shown, re.MULTILINE)
     assert targets is not None
     assert sorted(listed) == sorted(targets[1].split())
+
+
+def test_fetching_sources_needs_only_the_standard_library() -> None:
+    """A bare machine fetches libbpf before it has any package of PyPI."""
+    code = f"import sys; sys.path.insert(0, {str(build.ROOT / 'src')!r}); import {{}}"
+    words = [sys.executable, "-I", "-S", "-c"]
+    for module in ("retsnoop_py.vm.debian", "retsnoop_py.errors"):
+        done = subprocess.run(
+            [*words, code.format(module)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr

@@ -30,7 +30,6 @@ from types import MappingProxyType
 from retsnoop_py.errors import OutputError, RetsnoopError, UnavailableError
 from retsnoop_py.own_file import ROOT_CACHE, cache_folder
 from retsnoop_py.tool import TOOL_FOLDER, environment_of_tools
-from retsnoop_py.unprivileged.settings import matching
 from retsnoop_py.vm.mirrors import NO_MIRROR_HINT, find_mirror
 
 __all__ = [
@@ -88,6 +87,9 @@ class AptRoot:
         ``pattern`` is a Python regular expression for the whole package name. Return None if no
         package matches. Raises DataError if matching takes too long.
         """
+        # only here: build.py imports this module before msgspec is installed
+        from retsnoop_py.unprivileged.settings import matching
+
         self.update()
         names = self._run("deb", ["apt-cache", "pkgnames"]).split()
         wanted = matching(pattern, names, f"the regular expression {pattern}")
