@@ -17,14 +17,14 @@ from retsnoop_py.vm.command import Command, Sink
 from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine
 
-__all__ = ["SharedGuest", "available"]
+__all__ = ["PATIENCE", "SharedGuest", "available"]
 
 #: How much of the console and of each output a failure shows, in characters from the end.
 _CONSOLE, _OUTPUT = 4000, 6000
 _COMMANDS = 3
 #: Limits of time in tests are those of a machine with nothing else to do. They are multiplied by
 #: this, since a machine may be half as fast, and busy.
-_PATIENCE = 3
+PATIENCE = 3
 
 
 def available(name: str) -> str:
@@ -50,7 +50,7 @@ class PatientCommand(Command):
 
     def wait(self, timeout: float | None = None, sink: Sink | None = None) -> Result:
         """Wait as :meth:`Command.wait` does."""
-        return super().wait(None if timeout is None else timeout * _PATIENCE, sink)
+        return super().wait(None if timeout is None else timeout * PATIENCE, sink)
 
 
 class SharedGuest(Machine):
@@ -61,7 +61,7 @@ class SharedGuest(Machine):
     def __init__(self, kernel: str, kernel_options: Sequence[str] = ()) -> None:
         self._last: deque[Command] = deque(maxlen=_COMMANDS)
         super().__init__(
-            available(kernel), kernel_options=kernel_options, boot_timeout=90 * _PATIENCE
+            available(kernel), kernel_options=kernel_options, boot_timeout=90 * PATIENCE
         )
 
     def _boot(self) -> None:

@@ -221,7 +221,7 @@ def test_a_request_of_io_uring_fails_and_no_system_call(ready: Machine) -> None:
 @pytest.mark.only_on("6.12")
 def test_a_process_that_runs_on_is_named(ready: Machine) -> None:
     result = trace(
-        ready, "why", "--reruns", "0", "--", "sh", "-c", "(sleep 30; rmdir /proc) & exit 3"
+        ready, "why", "--reruns", "0", "--", "sh", "-c", "(sleep 300; rmdir /proc) & exit 3"
     )
     assert result.status == 3
     assert "did not end with it (PID " in result.err

@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 import pytest
+from tests.live.guest import PATIENCE
 from tests.live.support import (
     FEW,
     PROGRAMS,
@@ -37,7 +38,7 @@ def leftovers(machine: Machine) -> dict[str, Any]:
 
 
 def assert_back_to(before: dict[str, Any], machine: Machine, patience: float = 60) -> None:
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + PATIENCE * patience
     while (now := leftovers(machine)) != before:
         assert time.monotonic() < deadline, {k: (before[k], now[k]) for k in now}
         time.sleep(0.5)

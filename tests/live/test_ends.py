@@ -51,8 +51,9 @@ def test_each_signal_names_its_cause(machine: Machine) -> None:
 
 @pytest.mark.only_on("6.12")
 def test_a_command_that_waits_for_a_lock_is_ended_and_the_holder_is_named(machine: Machine) -> None:
-    script = "flock /tmp/l sleep 1234 & sleep 0.2; flock /tmp/l true"
-    words = ["why", "--for", "3", "--format", "json", "--", "sh", "-c", script]
+    held = "until grep -q FLOCK /proc/locks; do sleep 0.1; done"
+    script = f"flock /tmp/l sleep 1234 & {held}; flock /tmp/l true"
+    words = ["why", "--for", "6", "--format", "json", "--", "sh", "-c", script]
     result = machine.run([TOOL, *words], timeout=400)
     assert result.status == 124, result.err
     found = json.loads(result.out)

@@ -401,7 +401,8 @@ ROWS |= {
     "busy lock": Row(
         "flock -n /tmp/reasons/lock true",
         ("flock /tmp/reasons/lock sleep 1000", "a lock on /tmp/reasons/lock"),
-        "setsid flock /tmp/reasons/lock sleep 1000 >/dev/null 2>&1 & sleep 1",
+        "setsid flock /tmp/reasons/lock sleep 1000 >/dev/null 2>&1 &"
+        "until grep -q FLOCK /proc/locks; do sleep 0.1; done",
     ),
     "busy with the command itself": Row(
         "sh -c 'cd /tmp/reasons/own && exec umount /tmp/reasons/own'",
