@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* BTF in bulk: where each type is, the ids of many names in one pass, what functions take. */
+/* Bulk reads of BTF: offsets of all types, type ids of many names, signatures of functions. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,14 +26,14 @@ enum {
 	PARAM_WORDS = 2,
 	SLOT = 8, /* bytes */
 	LARGEST_PARAM = 16,
-	LONGEST_CHAIN = 64, /* of modifiers; longer ones are a loop in damaged data */
+	LONGEST_CHAIN = 64, /* modifiers in a row; a longer chain is a loop in damaged data */
 };
 
 static const uint32_t TRANSPARENT = 1 << BTF_KIND_TYPEDEF | 1 << BTF_KIND_VOLATILE |
 				    1 << BTF_KIND_CONST | 1 << BTF_KIND_RESTRICT |
 				    1 << BTF_KIND_TYPE_TAG;
 
-/* Words that follow a type's header: a fixed number, and some per member. */
+/* Words after the header of a type: a fixed number, plus a number per member. */
 static const struct {
 	uint8_t fixed;
 	uint8_t per_member;
@@ -50,7 +50,7 @@ static const struct {
 	[19] = { 0, 3 }, /* ENUM64 */
 };
 
-/* Up to Linux 7.0 a kind had 5 bits and the number of members 16; the bits between were 0. */
+/* Before Linux 7.1, a kind had 5 bits and the member count 16; the bits between were 0. */
 static uint32_t btf_kind(uint32_t info)
 {
 	return info >> 24 & 0x7f;
@@ -62,8 +62,8 @@ static uint32_t btf_members(uint32_t info)
 }
 
 /*
- * Bytes of a type with this info, 0 if that cannot be told. layout has, by kind, what the BTF
- * itself says of its kinds; it is asked only for those that are not known here.
+ * Bytes of a type with this info, or 0 if the size is unknown. layout comes from the BTF itself and
+ * is indexed by kind. It is used only for kinds above BTF_KIND_MAX.
  */
 static size_t btf_size(uint32_t info, const struct rsn_btf_layout *layout, size_t layout_cnt)
 {
@@ -80,9 +80,9 @@ static size_t btf_size(uint32_t info, const struct rsn_btf_layout *layout, size_
 }
 
 /*
- * Word offset of every type, in the order of their ids. Returns their number, of which at most
- * max are written, or -(offset + 1) of the word where the data stops making sense, or where a
- * type has a kind of unknown size.
+ * Write the word offset of every type, in the order of type ids, at most max words. Returns the
+ * number of types. Returns -(offset + 1) if the type at that word is damaged or its size is
+ * unknown.
  */
 ptrdiff_t rsn_btf_index(const uint32_t *types, size_t words, const struct rsn_btf_layout *layout,
 			size_t layout_cnt, uint32_t *offsets, size_t max)
@@ -105,7 +105,7 @@ ptrdiff_t rsn_btf_index(const uint32_t *types, size_t words, const struct rsn_bt
 	return cnt;
 }
 
-/* The sections of strings end with a NUL, which the caller has checked. */
+/* The caller has checked that every string section ends with a NUL. */
 static const char *btf_string(const struct rsn_btf *btf, uint32_t off)
 {
 	if (off < btf->base_strs_len)
@@ -115,8 +115,8 @@ static const char *btf_string(const struct rsn_btf *btf, uint32_t off)
 }
 
 /*
- * Looks name_cnt NUL-terminated names up among the types whose kind is a bit of kinds. out gets,
- * for each name, 1 + the index of the first such type, or 0. Returns -1 if memory ran out.
+ * Look up name_cnt NUL-terminated names among the types selected by kinds, one bit per kind. For
+ * each name, out receives 1 + the index of the first match, or 0. Returns -1 if memory ran out.
  */
 int rsn_btf_find(const struct rsn_btf *btf, const uint32_t *offsets, size_t cnt, uint32_t kinds,
 		 const char *names, size_t name_cnt, uint32_t *out)
@@ -173,8 +173,8 @@ static const uint32_t *btf_type(const struct rsn_btf_part *btf, size_t btf_cnt, 
 }
 
 /*
- * The ids of the types that functions return. Stops at an id that is no function with a
- * prototype; returns how many were written.
+ * Write the ids of the types that functions return. Stops at the first id without a function
+ * prototype. Returns the number of ids written.
  */
 size_t rsn_btf_returns(const struct rsn_btf_part *btf, size_t btf_cnt, const uint32_t *funcs,
 		       size_t cnt, uint32_t *out)
@@ -191,7 +191,7 @@ size_t rsn_btf_returns(const struct rsn_btf_part *btf, size_t btf_cnt, const uin
 	return cnt;
 }
 
-/* The type behind typedefs, qualifiers and tags; NULL for void and for what is damaged. */
+/* The type behind typedefs, qualifiers and tags. NULL for void and for damaged data. */
 static const uint32_t *resolve(const struct rsn_btf_part *btf, size_t btf_cnt, uint32_t id)
 {
 	for (int i = 0; i < LONGEST_CHAIN; i++) {
@@ -205,7 +205,7 @@ static const uint32_t *resolve(const struct rsn_btf_part *btf, size_t btf_cnt, u
 	return NULL;
 }
 
-/* Bytes of a value of this type in an argument or a result; 0 for what cannot be one. */
+/* Bytes of an argument or result of this type; 0 if the type cannot be one. */
 static uint32_t value_size(const uint32_t *type)
 {
 	switch (btf_kind(type[1])) {

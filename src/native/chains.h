@@ -16,7 +16,7 @@ struct chains {
 	uint32_t mask;
 };
 
-/* -1 if memory ran out, or there are more items than numbers for them. */
+/* Returns -1 if memory ran out or cnt is too large for the item numbers. */
 static inline int chains_init(struct chains *c, size_t cnt)
 {
 	size_t size = 16;

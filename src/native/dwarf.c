@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * An image with DWARF: which unit an address belongs to, and that unit's tables.
+ * An ELF image with DWARF: find the compile unit of an address, and keep that unit's tables.
  *
- * libdw parses. A unit is decoded when an address in it is first asked for, and kept.
- * What libdw caches for its own use grows with every unit and cannot be freed in part, so
- * it is started afresh now and then; our tables survive that, as they refer only to
- * sections of the Elf.
+ * libdw parses the data. A unit is decoded at the first lookup in it; its tables are kept. The
+ * caches of libdw grow with every unit and cannot be freed in part, so libdw is restarted from time
+ * to time. The tables survive a restart because they refer only to sections of the Elf.
  */
 #include <dwarf.h>
 #include <stdio.h>
@@ -71,7 +70,7 @@ static int compare_ranges(const void *left, const void *right)
 
 static void sort_ranges(struct rsn_dwarf *image)
 {
-	/* NULL is no array, not even one of 0 elements (C11, 7.22.5) */
+	/* without ranges the array is NULL, which qsort() does not accept (C11, 7.22.5) */
 	if (image->ranges)
 		qsort(image->ranges, image->nr_ranges, sizeof(*image->ranges), compare_ranges);
 }
@@ -92,7 +91,7 @@ static struct unit *unit_by_offset(struct rsn_dwarf *image, Dwarf_Off die)
 	return bsearch(&key, image->units, image->nr_units, sizeof(key), compare_units);
 }
 
-/* Damaged or absent .debug_aranges only mean that the units themselves are asked. */
+/* If .debug_aranges is damaged or absent, find_unit() reads the ranges from the units instead. */
 static int read_aranges(struct rsn_dwarf *image)
 {
 	Dwarf_Aranges *aranges;
@@ -165,7 +164,10 @@ static struct unit *covering_unit(struct rsn_dwarf *image, uint64_t address)
 	return &image->units[image->ranges[low - 1].unit];
 }
 
-/* Like covering_unit(), and asks the units themselves if .debug_aranges does not know. */
+/*
+ * Like covering_unit(), but if .debug_aranges does not cover the address, read the units' own
+ * ranges.
+ */
 static int find_unit(struct rsn_dwarf *image, uint64_t address, struct unit **unit)
 {
 	int error = 0;
@@ -203,7 +205,7 @@ static const char *string_of(Dwarf_Die *die, unsigned int name)
 	return string ? string : "";
 }
 
-/* The strings belong to the Elf. */
+/* The Elf owns the strings. */
 static void tell_unit(struct unit *unit, Dwarf_Die *die)
 {
 	unit->info.name = string_of(die, DW_AT_name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What dwarf.c and dwarf_open.c share. */
+/* Data and functions shared by dwarf.c and dwarf_open.c. */
 #ifndef RSN_DWARF_IMAGE_H
 #define RSN_DWARF_IMAGE_H
 
@@ -13,7 +13,7 @@
 struct unit {
 	Dwarf_Off die;
 	struct unit_table *table;
-	struct rsn_dwarf_unit info; /* once told is set */
+	struct rsn_dwarf_unit info; /* valid once told is set */
 	bool told;
 	bool in_aranges;
 };
@@ -23,8 +23,8 @@ struct rsn_dwarf {
 	int fd;
 	Elf *elf;
 	Dwarf *dwarf;
-	Dwfl *dwfl; /* relocatable images only; owns elf and dwarf then */
-	bool keeps_caches; /* strings live in what a reset would free */
+	Dwfl *dwfl; /* only for relocatable images; owns elf and dwarf then */
+	bool keeps_caches; /* a reset would free strings that are in use */
 	struct rsn_dwarf_section *sections;
 	size_t nr_sections;
 	struct unit *units; /* by offset */
@@ -32,7 +32,7 @@ struct rsn_dwarf {
 	struct rsn_dwarf_range *ranges; /* by address */
 	size_t nr_ranges;
 	size_t cap_ranges;
-	bool ranges_complete; /* units without .debug_aranges included */
+	bool ranges_complete; /* includes units without .debug_aranges */
 	struct rsn_dwarf_unit *infos;
 	size_t table_bytes;
 	uint64_t loads;
@@ -41,21 +41,24 @@ struct rsn_dwarf {
 	char message[256];
 };
 
-/* Keeps the words and returns the code. */
+/* Store the message and return the code. */
 __attribute__((format(printf, 3, 4))) int image_fail(struct rsn_dwarf *image, int error,
 						     const char *format, ...);
 int image_fail_libdw(struct rsn_dwarf *image, const char *what);
 
-/* Opens image->path, or fd if it is not -1, and leaves image->dwarf set, or fails with the reason. */
+/* Open image->path, or use fd if it is not -1. Sets image->dwarf, or fails with a reason. */
 int image_open(struct rsn_dwarf *image, int fd);
 
-/* Starts libdw on an open Elf that needs no relocation. */
+/* Start libdw on an open Elf that needs no relocation. */
 int image_begin_dwarf(struct rsn_dwarf *image);
 
-/* Frees what libdw has cached, now and then; call it before a unit is decoded by libdw. */
+/* Free the caches of libdw from time to time. Call this before libdw decodes a unit. */
 int image_unit_wanted(struct rsn_dwarf *image);
 
-/* The unit that has code at address: 1 and its DIE, 0 for none, or a negative error. */
+/*
+ * Find the unit with code at address. Returns 1 and its DIE, 0 if there is no unit, or a negative
+ * error.
+ */
 int image_unit_at(struct rsn_dwarf *image, uint64_t address, Dwarf_Die *die);
 
 #endif

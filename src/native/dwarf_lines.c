@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The way back: from a source line to the addresses of its code. */
+/* Find the addresses of a source line's code. */
 #include <string.h>
 
 #include "dwarf_image.h"
 
-/* What is looked for in a unit's line table, and what was found. */
+/* State of a search in one unit's line table. */
 struct search {
 	const char *path;
 	uint32_t line;
@@ -13,10 +13,10 @@ struct search {
 	size_t found;
 	uint32_t *below;
 	uint32_t *above;
-	bool in_line; /* the last row was of the line */
+	bool in_line; /* the previous row was of the line */
 };
 
-/* Whether path is end, or ends in it from the start of a component on. */
+/* Whether path equals end, or ends in it at the start of a path component. */
 static bool ends_in(const char *path, const char *end)
 {
 	size_t length = strlen(path), tail = strlen(end);
@@ -26,7 +26,7 @@ static bool ends_in(const char *path, const char *end)
 	return tail == length || path[length - tail - 1] == '/';
 }
 
-/* Whether the file table, which is read first, has such a file; else no row needs a look. */
+/* Whether the file table contains the file. It is checked first, to skip the rows if not. */
 static bool has_file(Dwarf_Die *unit, const char *end)
 {
 	Dwarf_Files *files;
@@ -51,7 +51,7 @@ static void tell_near(struct search *search, uint32_t line)
 		*search->above = line;
 }
 
-/* Looks at a row; next is the one behind it, NULL at the end. */
+/* Check a row; next is the row after it, or NULL at the end. */
 static void look_at(struct search *search, Dwarf_Line *row, Dwarf_Line *next)
 {
 	const char *file = dwarf_linesrc(row, NULL, NULL);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Opening an image: what libdw would pass over in silence is refused with a reason. */
+/* Open an image. Fail with a reason if libdw would silently ignore a part of it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <gelf.h>
@@ -31,14 +31,14 @@ static const char *compression_name(const GElf_Chdr *header)
 	switch (header->ch_type) {
 	case ELFCOMPRESS_ZLIB:
 		return "zlib";
-	case 2: /* ELFCOMPRESS_ZSTD, which older elf.h do not name */
+	case 2: /* ELFCOMPRESS_ZSTD, which older versions of elf.h do not define */
 		return "zstd";
 	default:
 		return "an unknown method";
 	}
 }
 
-/* libdw leaves out, without a word, every section that it cannot decompress. */
+/* Check this because libdw silently skips every section that it cannot decompress. */
 static int check_compression(struct rsn_dwarf *image, Elf_Scn *section, const GElf_Shdr *header,
 			     const char *name)
 {
@@ -106,7 +106,7 @@ static int find_debuginfo(Dwfl_Module *module, void **userdata, const char *name
 	return -1;
 }
 
-/* The kernel frees a module's .init sections: what is not listed is not in memory. */
+/* The kernel frees a module's .init sections. A section that is not listed is not in memory. */
 static int section_address(Dwfl_Module *module, void **userdata, const char *modname,
 			   Dwarf_Addr base, const char *name, GElf_Word index,
 			   const GElf_Shdr *header, Dwarf_Addr *address)
@@ -127,7 +127,7 @@ static const Dwfl_Callbacks callbacks = {
 	.section_address = section_address,
 };
 
-/* Only dwfl_report_module asks for section addresses; dwfl_report_elf makes up its own. */
+/* Only dwfl_report_module() calls back for section addresses; dwfl_report_elf() invents them. */
 static int open_relocatable(struct rsn_dwarf *image)
 {
 	Dwarf_Addr bias, low = UINT64_MAX, high = 0;
@@ -163,7 +163,7 @@ int image_begin_dwarf(struct rsn_dwarf *image)
 	return image->dwarf ? 0 : image_fail_libdw(image, "libdw");
 }
 
-/* Nothing but a regular file: a FIFO would keep us waiting. */
+/* Accept only a regular file, because opening a FIFO can block. */
 static int open_file(struct rsn_dwarf *image, int fd)
 {
 	struct stat status;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Nested address intervals flattened to a sorted list of spans. */
+/* Flatten nested address intervals to a sorted list of spans. */
 #include <stdlib.h>
 
 #include "dwarf_paint.h"
@@ -23,7 +23,7 @@ static size_t sort_unique(uint64_t *values, size_t count)
 	return kept;
 }
 
-/* The first unpainted point at or after at; shortens the path it walks. */
+/* The first unpainted point at or after `at`. Shortens the path that it follows. */
 static uint32_t unpainted(uint32_t *next, uint32_t at)
 {
 	uint32_t root = at;
@@ -40,8 +40,8 @@ static uint32_t unpainted(uint32_t *next, uint32_t at)
 }
 
 /*
- * Paint the intervals over the line of their end points, the last one first: callees come
- * after their callers, so whatever is painted already is more deeply nested.
+ * Paint the intervals onto their sorted end points, from last to first. Callees follow their
+ * callers, so a painted point already belongs to a more deeply nested interval.
  */
 static void paint(const struct interval *intervals, size_t count, const uint64_t *points,
 		  size_t nr_points, uint32_t *owner, uint32_t *next)
@@ -66,7 +66,7 @@ static void paint(const struct interval *intervals, size_t count, const uint64_t
 
 size_t paint_spans(const struct interval *intervals, size_t count, struct span **spans)
 {
-	/* the numbers of points have 32 bits; one more interval has no memory, either */
+	/* point numbers have 32 bits, so a larger count fails like an allocation */
 	size_t n = count < UINT32_MAX / 4 ? count * 2 : 0, kept = 0;
 	uint64_t *points = malloc((n + 1) * sizeof(*points));
 	uint32_t *owner = malloc((n + 1) * sizeof(*owner));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Nested address intervals flattened to a sorted list of spans. */
+/* Flatten nested address intervals to a sorted list of spans. */
 #ifndef RSN_DWARF_PAINT_H
 #define RSN_DWARF_PAINT_H
 
@@ -14,16 +14,15 @@ struct interval {
 	uint32_t scope;
 };
 
-/* From start up to the next span's start the innermost scope is this one, or no_scope. */
+/* The innermost scope from start to the start of the next span, or no_scope. */
 struct span {
 	uint64_t start;
 	uint32_t scope;
 };
 
 /*
- * Where intervals overlap, the later one in the array wins: callees come after their
- * callers. Returns the number of spans; *spans is for the caller to free, NULL when
- * memory ran out.
+ * Where intervals overlap, the later one in the array wins, because callees follow their callers.
+ * Returns the number of spans. The caller frees *spans, which is NULL if memory ran out.
  */
 size_t paint_spans(const struct interval *intervals, size_t count, struct span **spans);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * One pass over a unit's DIEs and line program leaves three sorted arrays, so that a
- * lookup is two binary searches and libdw is not asked about an address twice.
+ * One pass over a unit's DIEs and line program produces three sorted arrays. A lookup is then two
+ * binary searches, without a call into libdw.
  */
 #include <dwarf.h>
 #include <stdbool.h>
@@ -12,8 +12,8 @@
 #include "dwarf_unit.h"
 
 static const uint16_t file_unknown = 0xffff;
-static const uint16_t file_end = 0xfffe; /* an end_sequence row: no code from here on */
-static const int max_depth = 512; /* of nested DIEs; only damaged data goes deeper */
+static const uint16_t file_end = 0xfffe; /* row of an end_sequence: no code follows */
+static const int max_depth = 512; /* nesting of DIEs; only damaged data goes deeper */
 
 struct row {
 	uint64_t address;
@@ -22,7 +22,7 @@ struct row {
 	uint16_t file;
 };
 
-/* A function, or a copy of one inlined into parent at call_*. */
+/* A function, or an inlined copy in parent; call_* is the place of the call. */
 struct scope {
 	const char *name;
 	uint32_t parent;
@@ -49,7 +49,7 @@ struct builder {
 	size_t nr_intervals;
 	size_t cap_intervals;
 	size_t cap_scopes;
-	bool nests_in_types; /* Rust, C++: functions live inside types and namespaces */
+	bool nests_in_types; /* Rust, C++: types and namespaces contain functions */
 	bool no_memory;
 };
 
@@ -83,7 +83,7 @@ static Dwarf_Word attr_number(Dwarf_Die *die, unsigned int name, Dwarf_Word othe
 	return value;
 }
 
-/* DW_AT_name, followed through abstract_origin and specification. */
+/* DW_AT_name, also through DW_AT_abstract_origin and DW_AT_specification. */
 static const char *die_name(Dwarf_Die *die)
 {
 	Dwarf_Attribute attr;
@@ -136,7 +136,10 @@ static size_t add_intervals(struct builder *b, Dwarf_Die *die)
 
 static void walk(struct builder *b, Dwarf_Die *parent, uint32_t scope, int depth);
 
-/* A function with code. Abstract instances and declarations have none, nor have their children. */
+/*
+ * Visit a function with code. Abstract instances and declarations have no code, nor do their
+ * children.
+ */
 static void visit_function(struct builder *b, Dwarf_Die *die, uint32_t parent, int depth)
 {
 	size_t first = b->nr_intervals;
@@ -213,21 +216,23 @@ static bool add_row(struct unit_table *t, Dwarf_Line *line)
 			row.file = clamp16(file, file_unknown);
 	}
 	if (last &&
-	    last->address == address) /* of several rows at an address the last one counts */
+	    last->address == address) /* if several rows have one address, the last counts */
 		*last = row;
 	else if (!last || memcmp(&last->line, &row.line, sizeof(row) - sizeof(row.address)))
 		t->rows[t->nr_rows++] = row;
 	return true;
 }
 
-/* libdw sorts the rows of all sequences by address, an end before a start at the same one. */
+/*
+ * libdw sorts the rows of all sequences by address, and an end before a start at the same address.
+ */
 static bool load_rows(struct unit_table *t, Dwarf_Die *unit)
 {
 	Dwarf_Lines *lines;
 	size_t count;
 
 	if (dwarf_getsrclines(unit, &lines, &count))
-		return true; /* no line program: functions are still worth having */
+		return true; /* without a line program, the functions are still useful */
 	t->rows = malloc((count + 1) * sizeof(*t->rows));
 	if (!t->rows)
 		return false;
@@ -236,7 +241,7 @@ static bool load_rows(struct unit_table *t, Dwarf_Die *unit)
 	return true;
 }
 
-/* Copy the names that rows and call sites use: libdw's own copies go with its caches. */
+/* Copy the file names that rows and call sites use, because libdw frees its own with its caches. */
 static bool load_files(struct unit_table *t, Dwarf_Die *unit)
 {
 	Dwarf_Files *files;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * What registers and memory are called at an address: the variables of the functions there, the
- * inlined ones included. Where an optimizing compiler keeps a variable is an expression of DWARF;
- * those that are one register, or one and a number, are told, and of others nothing.
+ * Names of the registers and memory locations at an address: variables of the functions there,
+ * including inlined functions. DWARF gives the location of a variable as an expression. Only
+ * expressions of a register, with or without an offset, are supported; other variables are skipped.
  */
 #include <dwarf.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 
 #include "dwarf_image.h"
 
-static const int max_depth = 512; /* of nested DIEs; only damaged data goes deeper */
-static const int max_types = 64; /* between a variable and its type's name */
+static const int max_depth = 512; /* nesting of DIEs; only damaged data goes deeper */
+static const int max_types = 64; /* DIEs between a variable and the name of its type */
 
 struct place {
 	uint32_t where;
@@ -26,10 +26,13 @@ struct search {
 	int max;
 	int found;
 	bool has_frame;
-	struct place frame; /* what DW_OP_fbreg counts from */
+	struct place frame; /* base of DW_OP_fbreg */
 };
 
-/* A register, or one and a number, at the beginning of an expression: how many operations. */
+/*
+ * Read a register, with or without an offset, at the start of an expression. Returns the number of
+ * operations read.
+ */
 static int read_base(const Dwarf_Op *op, struct place *place)
 {
 	if (op->atom >= DW_OP_reg0 && op->atom <= DW_OP_reg31)
@@ -74,7 +77,7 @@ static bool read_place(const struct search *search, Dwarf_Attribute *attr, const
 		if (!search->has_frame)
 			return false;
 		*place = search->frame;
-		/* both are of the file: their sum wraps where it has no 64 bits */
+		/* the file gives both numbers, so the sum may exceed 64 bits: wrap */
 		place->offset = (int64_t)((uint64_t)place->offset + ops->number);
 	} else if (!read_base(ops, place)) {
 		return false;
@@ -85,7 +88,7 @@ static bool read_place(const struct search *search, Dwarf_Attribute *attr, const
 	return true;
 }
 
-/* The frame's base by the call frame information, which is a register and a number as well. */
+/* Read the frame base from the call frame information, if it is a register and an offset. */
 static bool read_cfa(const struct search *search, struct place *place)
 {
 	Dwarf_CFI *cfi = dwarf_getcfi(search->image->dwarf);
@@ -115,7 +118,7 @@ static void enter_function(struct search *search, Dwarf_Die *die)
 		search->has_frame = read_cfa(search, &search->frame);
 	else
 		search->has_frame = read_base(ops, &search->frame);
-	/* a frame's base in a register is an address, and what is there its memory */
+	/* a register as frame base holds an address; variables are in memory there */
 	search->frame.where = RSN_DWARF_IN_MEMORY;
 }
 
@@ -135,7 +138,7 @@ static uint32_t kind_of(int tag)
 	}
 }
 
-/* A struct without a name is known by that of its typedef. */
+/* A struct without a name gets the name of its typedef. */
 static void tell_type(Dwarf_Die *die, struct rsn_dwarf_variable *variable)
 {
 	const char *alias = NULL;
@@ -203,7 +206,7 @@ static void add_variable(struct search *search, Dwarf_Die *die, uint32_t depth)
 	search->found++;
 }
 
-/* Variables of a scope first, so that those of inner scopes come behind. */
+/* Add the variables of a scope before those of its inner scopes. */
 static void walk(struct search *search, Dwarf_Die *parent, uint32_t depth)
 {
 	Dwarf_Die die;

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Declares the extension ``retsnoop_py._bpf``: libbpf, the transport reader, bulk parsers.
+"""Declare the extension ``retsnoop_py._bpf``: libbpf, the transport reader, bulk parsers.
 
 The C headers of this folder declare their own part between ``/* cdef begin */`` and
-``/* cdef end */``, so that no signature is typed twice.
+``/* cdef end */``, so each signature is written only once.
 """
 
 from __future__ import annotations

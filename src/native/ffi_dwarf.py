@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Declares the extension ``retsnoop_py._dwarf``: lines, inline chains and variables by libdw.
+"""Declare the extension ``retsnoop_py._dwarf``: lines, inline chains and variables by libdw.
 
-``dwarf_api.h`` declares its part between ``/* cdef begin */`` and ``/* cdef end */``, so that no
-signature is typed twice. libdw and libelf are linked dynamically: their static archives are
+``dwarf_api.h`` declares its part between ``/* cdef begin */`` and ``/* cdef end */``, so each
+signature is written only once. libdw and libelf are linked dynamically: their static archives are
 not position independent.
 """
 
@@ -19,7 +19,7 @@ SOURCES = ("dwarf", "dwarf_open", "dwarf_unit", "dwarf_paint", "dwarf_lines", "d
 
 
 def declarations(header: Path) -> str:
-    """The part of ``header`` that Python may call."""
+    """Return the declarations of ``header`` for Python."""
     text = header.read_text()
     return "\n".join(re.findall(r"/\* cdef begin \*/(.*?)/\* cdef end \*/", text, re.DOTALL))
 

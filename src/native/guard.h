@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What must be put back however we end: rcu_expedited, and definitions of tracefs events. */
+/* State to restore however retsnoop-py ends: rcu_expedited, and definitions of tracefs events. */
 #ifndef RSN_GUARD_H
 #define RSN_GUARD_H
 
@@ -9,40 +9,43 @@
 
 /* cdef begin */
 /*
- * Has the kernel wait for RCU in a hurry (/sys/kernel/rcu_expedited) until rsn_expedite_end(). The
- * file `home`/rcu_expedited, locked by each of us who needs it, keeps the value from before: the
- * last one puts it back, and so can anybody after us. A descriptor for rsn_expedite_end(); -EALREADY
- * if somebody else's setting hurries already, or another negative errno.
+ * Set /sys/kernel/rcu_expedited until rsn_expedite_end(), so that the kernel waits less for RCU.
+ * The file `home`/rcu_expedited keeps the previous value. Each process that needs the setting locks
+ * that file; the last one restores the value, and so can any later process. Returns a descriptor
+ * for rsn_expedite_end(), -EALREADY if another program already set rcu_expedited, or another
+ * negative errno.
  */
 int rsn_expedite_begin(const char *home);
 int rsn_expedite_end(const char *home, int fd);
 
 /*
- * Puts back what users of `home` who are gone have left: 1 if there was something, 0 if not;
- * -EBUSY if another one is there, who will, or another negative errno.
+ * Restore the value if processes that used `home` ended without doing so. Returns 1 if it was
+ * restored, 0 if there was nothing to do, -EBUSY if a running process still needs the setting and
+ * will restore it, or another negative errno.
  */
 int rsn_expedite_repair(const char *home);
 
 /*
- * Starts a process that outlives us, whatever kills us, and then puts back rcu_expedited and
- * deletes the definitions of owner's events, as many pairs as rsn_guard_pairs() announced.
- * home is NULL if rcu_expedited is to be left alone, owner if there will be no definitions. Events
- * that are in use are waited for so long: a dying tool's are until the kernel has disarmed them.
- * A socket, whose closing lets the guard do its work; pid is the process. Or a negative errno.
+ * Start a guard process that survives this process. When this process ends, the guard restores
+ * rcu_expedited and deletes the event definitions of owner, as many pairs as rsn_guard_pairs()
+ * announced. home is NULL to leave rcu_expedited alone; owner is NULL if there are no definitions.
+ * The guard waits up to the given time for events in use, because the kernel must first disarm
+ * those of a killed process. Returns a socket and sets the guard's pid, or returns a negative
+ * errno. Closing the socket starts the guard's work.
  */
 int rsn_guard_start(const char *home, const char *tracefs, const char *owner, int patience_ms,
 		    int *pid);
 int rsn_guard_pairs(int fd, unsigned int count);
 
 /*
- * Has it write text to the file path at its end, however that comes; what was said last is written
- * first. There is room for a few of them: -E2BIG, or another negative errno.
+ * Let the guard write text to the file path at its end. The file announced last is written first.
+ * Returns 0, -E2BIG if path and text are too long, or another negative errno.
  */
 int rsn_guard_restore(int fd, const char *path, const char *text);
 
 /*
- * Lets the guard work, and waits for it: 1 if it has finished within so many ms, else 0. If we do not
- * end in good order, it puts rcu_expedited back, too.
+ * Start the guard's work and wait for up to wait_ms ms. Returns 1 if it has finished, else 0. If
+ * is_orderly is false, the guard also restores rcu_expedited.
  */
 int rsn_guard_finish(int fd, int pid, bool is_orderly, int wait_ms);
 /* cdef end */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The kernel's symbols by a BPF iterator (6.0: 647cafa22349). Most of what reading /proc/kallsyms
- * takes is the kernel's writing each line as text; this program writes what is wanted of a symbol as
- * it is. It does what /proc/kallsyms does: no addresses for who may not see them, nothing of symbols
- * without a name, and upper case letters for what modules export.
+ * Read the kernel's symbols with a BPF iterator (6.0: 647cafa22349). Most of the time for reading
+ * /proc/kallsyms goes into formatting each line as text; this program writes binary records. Like
+ * /proc/kallsyms, it hides addresses from unprivileged readers, skips symbols without a name, and
+ * writes the type of exported module symbols as an upper-case letter.
  */
 #include <errno.h>
 #include <linux/bpf.h>
@@ -14,7 +14,7 @@
 
 #include "facts.h"
 
-/* Helpers by their numbers, and places on the program's stack, where a record is put together. */
+/* Helper numbers, and stack offsets where the program builds a record. */
 enum {
 	PROBE_READ_KERNEL_STR = 115,
 	SEQ_WRITE = 127,
@@ -29,9 +29,9 @@ enum label { ADDRESS, DATA, MODULE_DATA, TEXT, WITHOUT_MODULE, WRITE, TOO_LONG, 
 
 enum {
 	MOST = 112,
-	MARK = 0xff, /* no instruction: where a label is */
+	MARK = 0xff, /* pseudo-instruction that marks a label */
 	UPPER = 0x20,
-	/* "__pfx_" as numbers; elsewhere than on x86 and arm64 there is no such symbol */
+	/* "__pfx_" as numbers; this symbol exists only on x86 and arm64 */
 	PADDING = 0x66705f5f,
 	PADDING_END = 0x5f78,
 	/* "ftrace_pages_start" */
@@ -51,13 +51,13 @@ enum {
 #define MOVE(dst, src) OP(BPF_ALU64 | BPF_MOV | BPF_X, dst, src, 0, 0)
 #define SET(dst, value) OP(BPF_ALU64 | BPF_MOV | BPF_K, dst, 0, 0, value)
 #define ALU(op, dst, value) OP(BPF_ALU64 | (op) | BPF_K, dst, 0, 0, value)
-/* Their offset is a label until resolve() has been there. */
+/* The jump offset is a label until resolve() replaces it. */
 #define JUMP(op, dst, value, label) OP(BPF_JMP | (op) | BPF_K, dst, 0, label, value)
 #define GOTO(label) OP(BPF_JMP | BPF_JA, 0, 0, label, 0)
 #define LABEL(label) OP(MARK, 0, 0, label, 0)
 #define CALL(helper) OP(BPF_JMP | BPF_CALL, 0, 0, 0, helper)
 
-/* Turns labels into distances; how many instructions are left. */
+/* Replace labels by distances. Returns the number of instructions that remain. */
 static size_t resolve(const struct bpf_insn *from, size_t cnt, struct bpf_insn *to)
 {
 	int places[LABELS] = {};
@@ -78,12 +78,14 @@ static size_t resolve(const struct bpf_insn *from, size_t cnt, struct bpf_insn *
 	return n;
 }
 
-/* R6: the symbol, R7: where to write, R8: its type, or what stands for it, R9: is it a module's. */
+/*
+ * R6: the symbol, R7: output position, R8: type, or an enum rsn_ksym, R9: whether it is a module's.
+ */
 static int load(const struct rsn_ksym_layout *at)
 {
 	const struct bpf_insn labelled[] = {
 		LOAD(BPF_DW, 6, 1, 8),
-		JUMP(BPF_JEQ, 6, 0, OUT), /* the end */
+		JUMP(BPF_JEQ, 6, 0, OUT), /* end of the list */
 		LOAD(BPF_DW, 1, 1, 0),
 		LOAD(BPF_DW, 7, 1, 0),
 		LOAD(BPF_B, 1, 6, at->name),

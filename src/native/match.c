@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Globs, one against one name and many against many symbols. */
+/* Match one glob with one name, or many globs with many symbols. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,10 @@
 #include "chains.h"
 #include "facts.h"
 
-/* The first place from i on where what follows a '*' can begin; len if there is none. */
+/*
+ * The first position from i on where the text after a '*' can begin; len if there is no such
+ * position.
+ */
 static size_t next_start(const char *glob, size_t glob_len, const char *s, size_t i, size_t len)
 {
 	const char *found;
@@ -18,7 +21,7 @@ static size_t next_start(const char *glob, size_t glob_len, const char *s, size_
 	return found ? (size_t)(found - s) : len;
 }
 
-/* Only the last '*' is ever retried, so the cost is at most glob_len * len. */
+/* Retries only the last '*', so the cost is at most glob_len * len. */
 int rsn_glob_match(const char *glob, size_t glob_len, const char *s, size_t len)
 {
 	size_t g = 0, i = 0, star = SIZE_MAX, resume = 0;
@@ -46,7 +49,7 @@ struct matcher {
 	const struct rsn_glob *globs;
 	uint32_t *counts;
 	uint16_t *lens;
-	uint32_t *wild; /* globs with * or ? in the name; the others are in the chains */
+	uint32_t *wild; /* globs with * or ? in the name; chains hold the others */
 	size_t wild_cnt;
 	size_t exact_cnt;
 	struct chains exact;
@@ -123,9 +126,9 @@ static uint32_t match_symbol(struct matcher *m, const struct rsn_symtab *tab,
 }
 
 /*
- * Matches the symbols of subset, indexes into tab, against all globs. counts gets the number
- * of symbols each glob matches, hits one element per symbol that any matches, in the order of
- * the subset. Returns the number of hits, or -1 if memory ran out.
+ * Match the symbols of subset (indexes into tab) with all globs. counts receives the number of
+ * matching symbols per glob. hits receives one element per matching symbol, in the order of subset.
+ * Returns the number of hits, or -1 if memory ran out.
  */
 ptrdiff_t rsn_syms_match(const struct rsn_symtab *tab, const uint32_t *subset, size_t subset_cnt,
 			 const struct rsn_glob *globs, size_t glob_cnt, uint32_t *counts,

@@ -13,15 +13,22 @@
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
 
-/* A verifier log of a large program; what is longer is cut at the front, its end says why. */
+/*
+ * Room for the verifier log of a large program. A longer log loses its beginning; the error is at
+ * the end.
+ */
 enum { log_limit = 1 << 20 };
 
-/* glibc's own choice to begin with; what it never does again is raise it. musl's is the same,
- * and it cannot be told another. */
+/*
+ * The initial threshold of glibc. Setting it stops glibc from raising it. musl has the same
+ * threshold, which is fixed.
+ */
 enum { large_memory = 128 << 10 };
 
-/* What libbpf reported in one thread. A call and its messages are in the same thread, and other
- * threads may call libbpf meanwhile. */
+/*
+ * libbpf's messages in one thread. Each call logs in its own thread, and other threads may call
+ * libbpf at the same time.
+ */
 struct log {
 	char *text;
 	size_t used;
@@ -29,7 +36,7 @@ struct log {
 };
 
 static _Thread_local struct log thread_log;
-static pthread_key_t log_key; /* frees the text when its thread ends */
+static pthread_key_t log_key; /* its destructor frees the text of a thread */
 static pthread_once_t log_once = PTHREAD_ONCE_INIT;
 
 static void make_log_key(void)

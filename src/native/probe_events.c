@@ -17,7 +17,10 @@
 
 enum side { side_entry, side_return };
 
-/* A tracefs event's probes have one cookie; the address tells them apart (no_cookie in BPF). */
+/*
+ * All probes of a tracefs event share one cookie. BPF programs use the address instead (no_cookie
+ * in BPF).
+ */
 static const uint64_t no_cookie = UINT64_MAX;
 
 void rsn_event_name(char *name, const char *owner, unsigned int number, int is_return)
@@ -26,15 +29,18 @@ void rsn_event_name(char *name, const char *owner, unsigned int number, int is_r
 		 number, owner);
 }
 
-/* 0 or a positive errno. A line per write: the kernel gives up at the first bad line of several. */
+/*
+ * Returns 0 or a positive errno. Write one line at a time, because the kernel stops at the first
+ * bad line of several.
+ */
 static int write_line(int fd, const char *line, int length)
 {
 	return write(fd, line, length) < 0 ? errno : 0;
 }
 
 /*
- * A place is "SYMBOL+OFFSET". Bare addresses do not do: 5.10 and 6.1 compare probes by symbol and
- * offset, take two addresses for one probe, and refuse the second.
+ * Add a probe. A place is "SYMBOL+OFFSET", not an address: Linux 5.10 and 6.1 compare probes by
+ * symbol and offset, so they reject a second bare address as a duplicate.
  */
 static int define(const struct rsn_event_pair *pair, enum side side, const char *place)
 {
@@ -50,7 +56,10 @@ static int define(const struct rsn_event_pair *pair, enum side side, const char 
 	return write_line(pair->definitions_fd, line, length);
 }
 
-/* Takes one probe out of an event; works on an enabled event too if the probe is not its last. */
+/*
+ * Remove one probe from an event. This also works while the event is enabled, except for its last
+ * probe.
+ */
 static void undefine(const struct rsn_event_pair *pair, enum side side, const char *place)
 {
 	char name[EVENT_NAME_LIMIT], line[EVENT_NAME_LIMIT + EVENT_PLACE_LIMIT];
@@ -61,7 +70,10 @@ static void undefine(const struct rsn_event_pair *pair, enum side side, const ch
 	write_line(pair->definitions_fd, line, length);
 }
 
-/* The handlers of an address are called newest first. 0 or a positive errno. */
+/*
+ * Define both probes of a function. Of the handlers at one address, the kernel calls the newest
+ * first. Returns 0 or a positive errno.
+ */
 static int define_both(const struct rsn_event_pair *pair, const char *place)
 {
 	enum side first = pair->returns_first ? side_return : side_entry;
@@ -75,7 +87,7 @@ static int define_both(const struct rsn_event_pair *pair, const char *place)
 	return error;
 }
 
-/* The number by which perf_event_open(2) knows an event; a negative errno. */
+/* The id of an event for perf_event_open(2), or a negative errno. */
 static int event_id(const struct rsn_event_pair *pair, enum side side)
 {
 	char name[EVENT_NAME_LIMIT], path[4096], text[24] = "";
@@ -92,7 +104,7 @@ static int event_id(const struct rsn_event_pair *pair, enum side side)
 	return length > 0 ? atoi(text) : -EIO;
 }
 
-/* Its file descriptor, or a negative errno. Enabling it arms the probes it has. */
+/* Open an event. Returns its file descriptor or a negative errno. Enabling it arms its probes. */
 static int open_event(const struct rsn_event_pair *pair, enum side side)
 {
 	struct perf_event_attr attr = {
@@ -129,7 +141,10 @@ static int connect_side(struct rsn_event_pair *pair, enum side side, int prog_fd
 	return ioctl(*event, PERF_EVENT_IOC_ENABLE, 0) ? errno : 0;
 }
 
-/* Attaches the programs to the events, which have one probe each. 0 or a positive errno. */
+/*
+ * Attach the programs to the two events, each of which has one probe. Returns 0 or a positive
+ * errno.
+ */
 static int connect_both(struct rsn_event_pair *pair)
 {
 	int error = connect_side(pair, side_entry, pair->entry_prog_fd);
@@ -142,8 +157,9 @@ static int connect_both(struct rsn_event_pair *pair)
 }
 
 /*
- * The events are enabled as soon as they have a probe: each further one is armed as its line is
- * written, so that what cannot be armed is refused alone and all can be stopped in between.
+ * The events are enabled when they get their first probe. The kernel then arms each later probe
+ * when its line is written. It rejects a probe that it cannot arm without affecting the others, and
+ * attaching can stop between any two.
  */
 static int attach_one(struct rsn_event_pair *pair, const char *place)
 {

@@ -14,62 +14,65 @@
 
 static const size_t chunk_room = 1 << 20;
 static const size_t record_alignment = 8;
-/* Chunks that are kept for further use: fresh memory costs a page fault for each page. */
+/* Spare chunks to reuse, because new memory costs one page fault per page. */
 static const unsigned int max_spare = 2;
-/* Beside the limit, what is on its way into the file may take as much memory, or this much. */
+/*
+ * Chunks on their way to the file may use as much memory as the limit, or this much if the limit is
+ * smaller.
+ */
 static const size_t least_unwritten = 16 << 20;
 
 enum chunk_state {
 	IN_MEMORY,
-	TO_FILE, /* in memory, to be written */
+	TO_FILE, /* in memory, waiting for the spooler */
 	IN_FILE,
-	LOST, /* it could not be written */
-	TAKEN, /* by who takes records out; no longer in the list */
+	LOST, /* the spooler could not write it */
+	TAKEN, /* held by the consumer, not in the list */
 };
 
-/* Whole records, one after another. */
+/* A block of whole records, one after another. */
 struct chunk {
 	struct chunk *next;
-	char *data; /* NULL: in the file, or lost */
+	char *data; /* NULL if state is IN_FILE or LOST */
 	size_t room;
 	size_t used;
 	uint64_t records;
-	off_t at; /* in the file */
+	off_t at; /* offset in the file */
 	enum chunk_state state;
-	bool is_writing; /* the spooler reads it, without the lock */
-	bool is_orphan; /* nobody but the spooler needs it any more */
+	bool is_writing; /* the spooler reads `data` without the lock */
+	bool is_orphan; /* only the spooler still uses it, and frees it */
 };
 
 struct rsn_queue {
-	struct chunk *filling; /* of the thread that puts records in */
-	struct chunk *taken; /* of the one that takes them out */
+	struct chunk *filling; /* of the producer thread */
+	struct chunk *taken; /* of the consumer thread */
 	char *directory;
 	size_t limit;
 	uint64_t spool_limit;
-	int file; /* -1: none yet; of the spooler until something is in it */
+	int file; /* -1: not open yet; only the spooler uses it until it has written a chunk */
 	pthread_t spooler;
-	pthread_mutex_t lock; /* everything below */
-	pthread_cond_t work; /* for the spooler */
+	pthread_mutex_t lock; /* protects everything below */
+	pthread_cond_t work; /* wakes the spooler */
 	bool has_spooler;
 	bool is_ending;
 	struct chunk *oldest;
 	struct chunk *newest;
-	struct chunk *to_file; /* the oldest one that is, and is not being written */
+	struct chunk *to_file; /* oldest chunk in state TO_FILE that is not being written */
 	struct chunk *spare;
 	unsigned int spare_cnt;
-	size_t in_memory; /* bytes of the chunks that wait and are to stay there */
-	size_t unwritten; /* bytes of those on their way into the file */
-	size_t waiting; /* bytes of all that wait */
+	size_t in_memory; /* bytes in state IN_MEMORY */
+	size_t unwritten; /* bytes in state TO_FILE */
+	size_t waiting; /* bytes in the list, except LOST */
 	off_t file_end;
-	uint64_t in_file; /* bytes that wait there */
-	uint64_t file_chunks; /* how many, or are being read back */
-	bool cannot_punch; /* the file system keeps what was read */
+	uint64_t in_file; /* bytes in state IN_FILE */
+	uint64_t file_chunks; /* chunks in the file, including those that are being read back */
+	bool cannot_punch; /* the file system cannot free ranges of a file */
 	struct rsn_queue_stats stats;
 };
 
 /*
- * `directory`: where the file is made, of no more than spool_bytes; more than that is lost. NULL if
- * there is no memory.
+ * Create a queue. Its file is created in `directory` and holds at most spool_bytes; records beyond
+ * that are lost. Returns NULL if memory ran out.
  */
 struct rsn_queue *rsn_queue_new(size_t limit_bytes, uint64_t spool_bytes, const char *directory)
 {
@@ -106,7 +109,7 @@ static void chunks_free(struct chunk *chunk)
 	}
 }
 
-/* An empty chunk with at least so much room, NULL if there is no memory. */
+/* Get an empty chunk with room for `needed` bytes. Returns NULL if memory ran out. */
 static struct chunk *chunk_get(struct rsn_queue *queue, size_t needed)
 {
 	struct chunk *chunk;
@@ -138,7 +141,7 @@ static struct chunk *chunk_get(struct rsn_queue *queue, size_t needed)
 	return chunk;
 }
 
-/* Keeps a chunk for further use, or frees it; the lock is held. */
+/* Keep a chunk for reuse, or free it. The caller holds the lock. */
 static void chunk_put_back(struct rsn_queue *queue, struct chunk *chunk)
 {
 	if (chunk->is_writing) {
@@ -161,7 +164,7 @@ static int open_file(const char *directory)
 
 	if (fd >= 0)
 		return fd;
-	/* a file system without O_TMPFILE */
+	/* the file system does not support O_TMPFILE */
 	if (asprintf(&name, "%s/retsnoop-py-XXXXXX", directory) < 0)
 		return -ENOMEM;
 	fd = mkostemp(name, O_CLOEXEC);
@@ -195,7 +198,10 @@ static void lose(struct rsn_queue *queue, uint64_t records, int error)
 	queue->stats.error = error;
 }
 
-/* From `chunk` on the first one that is to be written; the lock is held, as in all of these. */
+/*
+ * The first chunk in state TO_FILE, from `chunk` on. The caller holds the lock. The same is true of
+ * begin_writing() and finish_writing().
+ */
 static struct chunk *next_to_file(struct chunk *chunk)
 {
 	while (chunk && chunk->state != TO_FILE)
@@ -203,7 +209,7 @@ static struct chunk *next_to_file(struct chunk *chunk)
 	return chunk;
 }
 
-/* The next chunk to be written. What has found room in memory by now stays there. */
+/* Choose the next chunk to write. A chunk that fits into memory by now stays in memory. */
 static struct chunk *begin_writing(struct rsn_queue *queue)
 {
 	struct chunk *chunk;
@@ -221,7 +227,10 @@ static struct chunk *begin_writing(struct rsn_queue *queue)
 	return chunk;
 }
 
-/* A chunk has been written at `at`, unless `err`; it may have been taken meanwhile. */
+/*
+ * Update a chunk after writing it at `at`, or after failing if `err` is set. The consumer may have
+ * taken it in the meantime.
+ */
 static void finish_writing(struct rsn_queue *queue, struct chunk *chunk, off_t at, int err)
 {
 	chunk->is_writing = false;
@@ -247,7 +256,7 @@ static void finish_writing(struct rsn_queue *queue, struct chunk *chunk, off_t a
 	chunk->data = NULL;
 }
 
-/* Writes what is to be in the file, without the lock. */
+/* Thread of the spooler: write chunks to the file, without holding the lock. */
 static void *write_chunks(void *arg)
 {
 	struct rsn_queue *queue = arg;
@@ -274,7 +283,7 @@ static void *write_chunks(void *arg)
 	return NULL;
 }
 
-/* Signals stay with Python's threads. */
+/* Block all signals in the new thread, so that Python's threads receive them. */
 static int start_spooler(struct rsn_queue *queue)
 {
 	sigset_t all, old;
@@ -290,7 +299,7 @@ static int start_spooler(struct rsn_queue *queue)
 	return err;
 }
 
-/* Whether so many bytes may go into the file: 0, or what speaks against it. */
+/* Check whether `size` bytes may go into the file. Returns 0 or the error to report. */
 static int refuse_spooling(struct rsn_queue *queue, size_t size)
 {
 	size_t room = queue->limit > least_unwritten ? queue->limit : least_unwritten;
@@ -304,7 +313,7 @@ static int refuse_spooling(struct rsn_queue *queue, size_t size)
 	return start_spooler(queue);
 }
 
-/* Adds the records of a small chunk to the newest one that waits, if there is room. */
+/* Append the records of a small chunk to the newest chunk in the list, if it has room. */
 static bool append(struct rsn_queue *queue, struct chunk *chunk)
 {
 	struct chunk *last = queue->newest;
@@ -330,7 +339,7 @@ static void link_newest(struct rsn_queue *queue, struct chunk *chunk)
 		queue->to_file = chunk;
 }
 
-/* Puts a chunk behind the others, beyond the limit on its way into the file. */
+/* Add a chunk to the end of the list. Beyond the memory limit, mark it for the file. */
 static void push(struct rsn_queue *queue, struct chunk *chunk)
 {
 	const size_t size = chunk->used;
@@ -358,7 +367,9 @@ static void push(struct rsn_queue *queue, struct chunk *chunk)
 		link_newest(queue, chunk);
 }
 
-/* Lets the other side have what was put in; whether there is something to take. */
+/*
+ * Make all records from rsn_queue_put() available to the consumer. Returns whether it can take any.
+ */
 int rsn_queue_publish(struct rsn_queue *queue)
 {
 	struct chunk *chunk = queue->filling;
@@ -374,7 +385,7 @@ int rsn_queue_publish(struct rsn_queue *queue)
 	return has;
 }
 
-/* A record in two pieces; it may be taken after the next publish. */
+/* Add a record given in two pieces. It can be taken after the next publish. */
 void rsn_queue_put(struct rsn_queue *queue, const char *first, size_t first_size, const char *rest,
 		   size_t rest_size)
 {
@@ -424,7 +435,9 @@ static int read_all(int fd, char *data, size_t size, off_t at)
 	return 0;
 }
 
-/* Reads a chunk back that was in the file, and frees its room there; what fails is lost. */
+/*
+ * Read a chunk back from the file and free its space there. If reading fails, its records are lost.
+ */
 static int unspool(struct rsn_queue *queue, struct chunk *chunk)
 {
 	const int punch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
@@ -446,7 +459,10 @@ static int unspool(struct rsn_queue *queue, struct chunk *chunk)
 	return err;
 }
 
-/* Takes the oldest chunk out of the list; *state: where it was. NULL if there is none. */
+/*
+ * Remove the oldest chunk from the list and store its previous state in *state. Returns NULL if the
+ * list is empty.
+ */
 static struct chunk *pop(struct rsn_queue *queue, enum chunk_state *state)
 {
 	struct chunk *chunk;
@@ -477,8 +493,8 @@ static struct chunk *pop(struct rsn_queue *queue, enum chunk_state *state)
 }
 
 /*
- * The oldest records: their size in bytes, 0 if there are none. The data stays valid until the
- * next take.
+ * Take the oldest records. Returns their size in bytes, or 0 if there are none. The data is valid
+ * until the next take.
  */
 long rsn_queue_take(struct rsn_queue *queue, const char **data)
 {
@@ -494,7 +510,10 @@ long rsn_queue_take(struct rsn_queue *queue, const char **data)
 	return chunk->used;
 }
 
-/* Forgets all that can be taken; how many records that was. What is in the file stays there. */
+/*
+ * Discard all records that can be taken. Returns their number. Does not free their space in the
+ * file.
+ */
 uint64_t rsn_queue_drop(struct rsn_queue *queue)
 {
 	uint64_t records = 0;
@@ -508,7 +527,7 @@ uint64_t rsn_queue_drop(struct rsn_queue *queue)
 	return records;
 }
 
-/* Whether there is something to take. */
+/* Whether there are records to take. */
 int rsn_queue_waiting(struct rsn_queue *queue)
 {
 	int has;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Records that wait for Python, in the order in which they came: in memory, beyond a limit in a
- * file without a name. One thread puts records in, another takes them out, a third writes the
- * file: neither of the others waits for the disk, but who takes out what is there.
+ * A queue of records from a producer thread to Python, in order of arrival. It uses memory up to a
+ * limit, then an unnamed file. A spooler thread writes the file, so the producer never waits for
+ * the disk. The consumer waits only when it reads back records from the file.
  */
 #ifndef RSN_QUEUE_H
 #define RSN_QUEUE_H
@@ -13,21 +13,21 @@
 /* cdef begin */
 struct rsn_queue;
 
-/* Why there was no room, where no errno says it. */
+/* Why records were lost, if no errno fits. */
 enum rsn_queue_error {
-	RSN_QUEUE_FULL = -1, /* the file is as large as it may be */
-	RSN_QUEUE_SLOW = -2, /* the disk takes less than what comes */
+	RSN_QUEUE_FULL = -1, /* the file has reached its size limit */
+	RSN_QUEUE_SLOW = -2, /* the disk is slower than the incoming records */
 };
 
 struct rsn_queue_stats {
-	uint64_t records; /* records put in */
-	uint64_t bytes; /* bytes put in, padding included */
-	uint64_t lost; /* records for which there was no room */
+	uint64_t records; /* records added */
+	uint64_t bytes; /* bytes added, including padding */
+	uint64_t lost; /* records dropped for lack of room */
 	uint64_t waiting_bytes; /* bytes that can be taken */
-	uint64_t peak_bytes; /* the most bytes that waited at once */
-	uint64_t spooled_bytes; /* bytes that went through the file */
-	uint64_t unwritten_bytes; /* bytes that are on their way into the file */
-	int error; /* why there was no room: an errno, an enum rsn_queue_error, or 0 */
+	uint64_t peak_bytes; /* maximum of waiting_bytes */
+	uint64_t spooled_bytes; /* bytes written to the file */
+	uint64_t unwritten_bytes; /* bytes waiting to be written to the file */
+	int error; /* why records were lost: an errno, an enum rsn_queue_error, or 0 */
 };
 
 struct rsn_queue *rsn_queue_new(size_t limit_bytes, uint64_t spool_bytes, const char *directory);

@@ -20,19 +20,22 @@
 #include "ring.h"
 
 static const int poll_interval_ms = 100;
-/* Before all else that is not of real time: it has little to do, and who waits for it loses. */
+/*
+ * The highest priority below real-time. The thread does little work, and records are lost if it
+ * waits.
+ */
 static const int priority = -20;
 
 struct rsn_reader {
 	struct ring ring;
-	struct perf_buffer *perf; /* NULL: it is the ring */
+	struct perf_buffer *perf; /* NULL: the transport is a ring buffer */
 	struct rsn_queue *queue;
 	int epoll_fd;
 	int stop_fd;
-	int news_fd; /* readable when there is something to take */
+	int news_fd; /* eventfd, readable when there are records to take */
 	pthread_t thread;
 	bool running;
-	bool finished; /* atomic, as the next one */
+	bool finished; /* atomic, like lost_kernel */
 	uint64_t lost_kernel;
 };
 
@@ -48,8 +51,8 @@ static void on_ring_record(void *ctx, const struct ring_record *record)
 }
 
 /*
- * The kernel pads a perf sample to 8 bytes and its size field counts the
- * padding; the record's own size (its second word) is the true one.
+ * The kernel pads a perf sample to 8 bytes, and the sample's size includes the padding. The true
+ * size of the record is its own second word.
  */
 static void on_perf_record(void *ctx, int cpu, void *data, __u32 size)
 {
@@ -87,14 +90,16 @@ static int open_transport(struct rsn_reader *reader, int map_fd, int is_perf, si
 
 		return err ? err : watch(reader, map_fd);
 	}
-	/* a perf buffer is per CPU: share the bytes asked for, in a power of two of pages */
+	/* a perf buffer exists per CPU: divide the requested bytes, as a power of two of pages */
 	for (pages = 16; pages * 2 * getpagesize() * libbpf_num_possible_cpus() <= ring_bytes;)
 		pages *= 2;
 	reader->perf = perf_buffer__new(map_fd, pages, on_perf_record, on_perf_loss, reader, NULL);
 	return reader->perf ? watch(reader, perf_buffer__epoll_fd(reader->perf)) : -errno;
 }
 
-/* Beyond limit_bytes records wait in a file in `directory`, up to spool_bytes. */
+/*
+ * Create a reader. Beyond limit_bytes, records wait in a file in `directory`, at most spool_bytes.
+ */
 struct rsn_reader *rsn_reader_new(int map_fd, int is_perf, size_t ring_bytes, size_t limit_bytes,
 				  uint64_t spool_bytes, const char *directory, int *err)
 {
@@ -126,7 +131,7 @@ static void tell(struct rsn_reader *reader)
 {
 	const uint64_t one = 1;
 
-	/* fails only if nobody has taken 2^64 pieces of news */
+	/* fails only if the counter of the eventfd has reached its 64-bit limit */
 	if (write(reader->news_fd, &one, sizeof(one)) < 0)
 		return;
 }
@@ -136,7 +141,7 @@ static void consume(struct rsn_reader *reader)
 	if (reader->perf)
 		perf_buffer__consume(reader->perf);
 	else if (ring_consume(&reader->ring, on_ring_record, reader))
-		__atomic_fetch_add(&reader->lost_kernel, 1, __ATOMIC_RELAXED); /* at least one */
+		__atomic_fetch_add(&reader->lost_kernel, 1, __ATOMIC_RELAXED); /* a lower limit */
 	if (rsn_queue_publish(reader->queue))
 		tell(reader);
 }
@@ -147,7 +152,7 @@ static void *read_transport(void *arg)
 	struct epoll_event event;
 	uint64_t stop = 0;
 
-	setpriority(PRIO_PROCESS, 0, priority); /* of this thread; fails without the right to */
+	setpriority(PRIO_PROCESS, 0, priority); /* for this thread only; fails without permission */
 	while (!stop) {
 		epoll_wait(reader->epoll_fd, &event, 1, poll_interval_ms);
 		if (read(reader->stop_fd, &stop, sizeof(stop)) < 0)
@@ -159,7 +164,10 @@ static void *read_transport(void *arg)
 	return NULL;
 }
 
-/* Signals stay with the caller's thread: Python's handlers run there. */
+/*
+ * Block all signals in the new thread. The caller's thread receives them, because Python's handlers
+ * run there.
+ */
 int rsn_reader_start(struct rsn_reader *reader)
 {
 	sigset_t all, old;
@@ -178,13 +186,13 @@ static bool has_finished(struct rsn_reader *reader)
 	return __atomic_load_n(&reader->finished, __ATOMIC_ACQUIRE);
 }
 
-/* Waits until there is something to take, a signal comes, or timeout_ms have passed. */
+/* Wait until there are records, a signal arrives, or timeout_ms have passed. */
 static void await_news(struct rsn_reader *reader, int timeout_ms)
 {
 	struct pollfd news = { .fd = reader->news_fd, .events = POLLIN };
 	uint64_t old;
 
-	/* what came before is looked for below, only what comes after it may wake */
+	/* the caller checks for earlier records after this; only later ones may wake it */
 	if (read(reader->news_fd, &old, sizeof(old)) < 0 && errno != EAGAIN)
 		return;
 	if (!rsn_queue_waiting(reader->queue) && !has_finished(reader))
@@ -192,9 +200,9 @@ static void await_news(struct rsn_reader *reader, int timeout_ms)
 }
 
 /*
- * Hands over the oldest of what has arrived: its size in bytes, 0 after timeout_ms without
- * anything or after a signal, -EPIPE once the reader has stopped and everything
- * was taken. The data stays valid until the next take.
+ * Take the oldest records. Returns their size in bytes, 0 after timeout_ms without records or after
+ * a signal, or -EPIPE once the reader has stopped and all records were taken. The data is valid
+ * until the next take.
  */
 long rsn_reader_take(struct rsn_reader *reader, int timeout_ms, const char **data)
 {
@@ -207,13 +215,13 @@ long rsn_reader_take(struct rsn_reader *reader, int timeout_ms, const char **dat
 	return !size && finished ? -EPIPE : size;
 }
 
-/* Forgets all that has arrived and was not taken; how many records that was. */
+/* Discard all records that have arrived and were not taken. Returns their number. */
 uint64_t rsn_reader_drop(struct rsn_reader *reader)
 {
 	return rsn_queue_drop(reader->queue);
 }
 
-/* Reads what the buffer still holds, then ends the thread. */
+/* Read the records that remain in the buffer, then end the thread. */
 int rsn_reader_stop(struct rsn_reader *reader)
 {
 	uint64_t one = 1;

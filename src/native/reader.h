@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The transport reader: a thread that empties the ring or perf buffer into a queue without
- * waiting for Python, and hands over what it has in large pieces.
+ * The transport reader: a thread that empties the ring buffer or perf buffer into a queue without
+ * waiting for Python. Python takes the records in large pieces.
  */
 #ifndef RSN_READER_H
 #define RSN_READER_H
@@ -16,7 +16,7 @@ struct rsn_reader;
 
 struct rsn_reader_stats {
 	struct rsn_queue_stats queue;
-	uint64_t lost_kernel; /* perf buffer: records the kernel had no room for; ring buffer: damaged records */
+	uint64_t lost_kernel; /* perf buffer: records without room; ring buffer: damaged records */
 };
 
 struct rsn_reader *rsn_reader_new(int map_fd, int is_perf, size_t ring_bytes, size_t limit_bytes,

@@ -15,19 +15,19 @@
 enum {
 	MAX_TEMPLATES = 1024,
 	MAX_WORDS = 1 << 13,
-	SLOTS = 1 << 14, /* of a hash table: a power of two, more than there are entries */
+	SLOTS = 1 << 14, /* entries of a hash table: a power of two, never all in use */
 	MAX_COLUMNS = 8,
 };
 
 static const size_t max_template_bytes = 8 << 20;
 static const size_t max_text = 256 << 10;
 static const size_t max_unit = 64 << 10;
-/* Sums of so many times stay within 64 bits, half of them being subtracted. */
+/* Limit of a time, so that a sum of max_terms times, half of them subtracted, fits in 64 bits. */
 static const int64_t max_time = 1LL << 55;
 static const uint32_t max_terms = 256;
-/* A word of a record that is part of the key, and one that is not. */
+/* Mask of a word in a record that is part of the key. */
 static const uint64_t compared = ~0ULL;
-/* Up to here a double has three digits behind the point of ns in us, as Python writes them. */
+/* Up to this value, a double shows ns as us with three decimals exactly as Python does. */
 static const int64_t max_us3 = 1LL << 50;
 static const int64_t ns_per_s = 1000000000;
 
@@ -35,7 +35,7 @@ struct template
 {
 	uint64_t hash;
 	size_t key_size;
-	char *key; /* one allocation, in which all of the rest is */
+	char *key; /* in the same allocation as this struct, like its arrays */
 	struct rsn_repeat_template is;
 };
 
@@ -47,17 +47,17 @@ struct word {
 	char *text;
 };
 
-/* A session's record, and before it its events, if it has some. */
+/* A session record, and the record of its events before it, if there is one. */
 struct unit {
 	const char *part;
 	const char *session;
 	uint32_t part_size;
 	uint32_t session_size;
-	size_t size; /* of both, padding included; of any other record if there is no session */
+	size_t size; /* both, with padding; without a session: any other record */
 };
 
 struct cell {
-	size_t at; /* in `cells` */
+	size_t at; /* offset in `cells` */
 	size_t size;
 	size_t width;
 };
@@ -84,14 +84,14 @@ _Static_assert(!(sizeof(struct rsn_session) % 8 || sizeof(struct rsn_slot) % 8 |
 
 struct rsn_repeat {
 	struct masks masks;
-	int64_t clock; /* added to a time before its second is looked up, ns */
+	int64_t clock; /* ns added to a time before the second is looked up */
 	struct template *templates[MAX_TEMPLATES];
 	uint32_t template_cnt;
 	size_t template_bytes;
-	uint16_t by_key[SLOTS]; /* number of a template, from 1 */
+	uint16_t by_key[SLOTS]; /* template numbers, starting at 1 */
 	struct word words[MAX_WORDS];
 	uint32_t word_cnt;
-	uint16_t by_value[SLOTS]; /* number of a word, from 1 */
+	uint16_t by_value[SLOTS]; /* word numbers, starting at 1 */
 	uint64_t seen[SLOTS]; /* hashes of sessions without a template */
 	uint32_t used[MAX_TEMPLATES], times[MAX_TEMPLATES], place[MAX_TEMPLATES];
 	struct buffer key, text, cells, cell_places;
@@ -99,7 +99,7 @@ struct rsn_repeat {
 	size_t number_room;
 };
 
-/* The code that Python's struct module has for a member's type. */
+/* The code of a member's type in Python's struct module. */
 #define CODE(member) \
 	_Generic((member),         \
 		__u8: 'B',         \
@@ -164,7 +164,7 @@ static const struct rsn_repeat_member members[] = {
 	MEMBER(rsn_part, cnt),
 };
 
-/* All members of the structs that records are read as, struct by struct in their order. */
+/* All members of the structs for records, struct by struct, in order of declaration. */
 const struct rsn_repeat_member *rsn_repeat_members(size_t *cnt)
 {
 	*cnt = ARRAY_SIZE(members);
@@ -206,7 +206,7 @@ static void put_many(struct buffer *buffer, char c, size_t size)
 	buffer->size += size;
 }
 
-/* At least `digits` of them, zeros in front. */
+/* Write a number with at least `digits` digits, padded with zeros. */
 static void put_digits(struct buffer *buffer, uint64_t number, size_t digits)
 {
 	char text[24], *at = text + sizeof(text);
@@ -244,7 +244,7 @@ static uint32_t u32_at(const char *data)
 	return value;
 }
 
-/* Where the record at `data` ends, 0 if it is damaged. */
+/* Offset of the end of the record at `data`, 0 if the record is damaged. */
 static size_t record_end(const char *data, size_t size)
 {
 	size_t needs;
@@ -266,7 +266,7 @@ static struct rsn_session session_at(const char *data)
 	return session;
 }
 
-/* Whether the part and the session that follows it are of one session. */
+/* Whether the events record and the session record after it are of the same session. */
 static bool belong_together(const char *part, const char *session)
 {
 	const struct rsn_session head = session_at(session);
@@ -276,7 +276,7 @@ static bool belong_together(const char *part, const char *session)
 	return of.start_ts == head.start_ts && of.tid == head.tid;
 }
 
-/* False if what is there is damaged. */
+/* Read the next unit. Returns false if the data is damaged. */
 static bool next_unit(const char *data, size_t size, struct unit *unit)
 {
 	size_t end = record_end(data, size), next;
@@ -305,7 +305,7 @@ static bool next_unit(const char *data, size_t size, struct unit *unit)
 	return true;
 }
 
-/* Adds `cnt` structs to the key, without the bytes in which equal sessions may differ. */
+/* Add `cnt` structs to the key, except the bytes in which similar sessions may differ. */
 static uint64_t add_masked(struct buffer *key, uint64_t hash, const char *data, size_t cnt,
 			   const uint64_t *mask, size_t size)
 {
@@ -368,7 +368,10 @@ static size_t count_events(const struct unit *unit)
 			    0;
 }
 
-/* Whether all that its sizes and counts promise is there, in whole words, and not too much. */
+/*
+ * Whether the unit contains everything that its sizes and counts promise, in whole words, and is
+ * within the limits.
+ */
 static bool is_whole(const struct unit *unit)
 {
 	const size_t tails = unit->session_size - sizeof(struct rsn_session);
@@ -380,7 +383,10 @@ static bool is_whole(const struct unit *unit)
 	       !((unit->part_size - sizeof(struct rsn_part)) % sizeof(struct rsn_event));
 }
 
-/* The key of a session, and its numbers; its hash, 0 if it is none for a template. */
+/*
+ * Build the key of a session and read its numbers. Returns the hash of the key, or 0 if a template
+ * cannot write this session.
+ */
 static uint64_t read_unit(struct rsn_repeat *repeat, const struct unit *unit)
 {
 	const struct masks *masks = &repeat->masks;
@@ -448,7 +454,7 @@ static int64_t sum(const struct rsn_repeat *repeat, const struct rsn_repeat_temp
 		   const struct rsn_repeat_piece *piece)
 {
 	const int32_t *term = template->terms + piece->first;
-	uint64_t sum = 0; /* results may have any value: it wraps, as in Python's 64-bit view */
+	uint64_t sum = 0; /* results may have any value: wrap like Python's 64-bit view */
 
 	for (uint32_t i = 0; i < piece->count; i++, term++)
 		sum += *term > 0 ? (uint64_t)repeat->numbers[*term - 1] :
@@ -539,7 +545,7 @@ static uint32_t count_numbers(const struct unit *unit)
 	       RSN_REPEAT_EVENT * count_events(unit);
 }
 
-/* Times are what they should be, so that they can be summed. */
+/* Whether all times are in the range in which they can be summed. */
 static bool has_good_times(const struct rsn_repeat *repeat, const struct unit *unit)
 {
 	size_t slot_cnt = count_slots(unit), event_cnt = count_events(unit);
@@ -564,7 +570,7 @@ static enum outcome write_session(struct rsn_repeat *repeat,
 	enum outcome outcome = WRITTEN;
 	struct cell *cell;
 
-	/* First what is in columns, aside: it says how wide they are. */
+	/* write column cells to a buffer first, because their widths decide the column widths */
 	repeat->cells.size = repeat->cell_places.size = 0;
 	for (uint32_t i = 0; i < template->piece_cnt; i++) {
 		struct cell made = { .at = repeat->cells.size };
@@ -619,7 +625,10 @@ static void count_use(struct rsn_repeat *repeat, uint32_t number, struct rsn_rep
 	repeat->times[place]++;
 }
 
-/* Writes what it can of the beginning of `data`; `lesson_cnt` is how much Python wants to teach. */
+/*
+ * Write as many sessions at the start of `data` as possible. `lesson_cnt` is the number of
+ * templates that Python is willing to add.
+ */
 int rsn_repeat_run(struct rsn_repeat *repeat, const char *data, size_t size, uint32_t lesson_cnt,
 		   struct rsn_repeat_found *found)
 {
@@ -638,7 +647,7 @@ int rsn_repeat_run(struct rsn_repeat *repeat, const char *data, size_t size, uin
 		uint64_t hash;
 
 		if (!next_unit(data + at, size - at, &unit)) {
-			at = size; /* damaged: Python tells how */
+			at = size; /* damaged: Python reports the reason */
 			break;
 		}
 		hash = read_unit(repeat, &unit);
@@ -663,7 +672,7 @@ int rsn_repeat_run(struct rsn_repeat *repeat, const char *data, size_t size, uin
 			if (*seen == hash)
 				found->candidates[found->candidate_cnt++] =
 					(struct rsn_repeat_place){ at, unit.size };
-			/* not again in this run */
+			/* do not report it again in this run */
 			*seen = *seen == hash || *seen == ~hash ? ~hash : hash;
 		}
 		at += unit.size;
@@ -674,7 +683,7 @@ int rsn_repeat_run(struct rsn_repeat *repeat, const char *data, size_t size, uin
 	return 0;
 }
 
-/* Whether the template names nothing that a session like this one lacks. */
+/* Whether every number, text and column that the template refers to exists in such a session. */
 static bool is_sound(const struct unit *unit, const struct rsn_repeat_template *template)
 {
 	const uint32_t number_cnt = count_numbers(unit);
@@ -717,8 +726,9 @@ static void forget_words(struct rsn_repeat *repeat)
 }
 
 /*
- * Writes what is like the one session in `data` by `template` from now on. Its number; with 0 all
- * others are forgotten. -EINVAL: there is no such session or number, -EEXIST: it is known, -ENOMEM.
+ * Add a template for sessions similar to the one session in `data`. Returns its number; 0 means
+ * that all other templates were dropped. Returns -EINVAL if the session or a reference in the
+ * template is invalid, -EEXIST if a template for it exists, or -ENOMEM.
  */
 int rsn_repeat_learn(struct rsn_repeat *repeat, const char *data, size_t size,
 		     const struct rsn_repeat_template *from)
@@ -764,7 +774,7 @@ int rsn_repeat_learn(struct rsn_repeat *repeat, const char *data, size_t size,
 	return repeat->template_cnt - 1;
 }
 
-/* The word of a result of a function, or of a second (function is -1); `width` in columns. */
+/* Add the text of a function's result, or of a second if function is -1. `width` is in columns. */
 int rsn_repeat_learn_word(struct rsn_repeat *repeat, int64_t function, int64_t value,
 			  const char *text, size_t size, size_t width)
 {
@@ -800,7 +810,7 @@ static void make_masks(struct masks *masks, bool by_process)
 	IGNORE(masks->session, rsn_session, cpu);
 	IGNORE(masks->slot, rsn_slot, result);
 	IGNORE(masks->slot, rsn_slot, latency);
-	/* sessions that fail with different errors are not alike */
+	/* sessions that fail with different errors are not similar */
 	IGNORE(masks->failed_slot, rsn_slot, latency);
 	IGNORE(masks->event, rsn_event, result);
 	IGNORE(masks->event, rsn_event, ts);
@@ -812,7 +822,7 @@ static void make_masks(struct masks *masks, bool by_process)
 struct rsn_repeat *rsn_repeat_new(int by_process, int64_t clock)
 {
 	struct rsn_repeat *repeat = calloc(1, sizeof(*repeat));
-	/* the session's own, and each of the others takes eight bytes of its record at least */
+	/* numbers of the session; each other number takes at least 8 bytes of its record */
 	const size_t numbers = max_unit / 8 + RSN_REPEAT_SESSION;
 
 	if (!repeat)

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* In front of each record: its size and these flags, then the offset of its page (linux/bpf.h). */
+/* Each record starts with its size and these flags, then the offset of its page (linux/bpf.h). */
 static const uint32_t busy_bit = 1U << 31;
 static const uint32_t discard_bit = 1U << 30;
 static const size_t header_size = 8;
@@ -18,7 +18,9 @@ static void *map_pages(int fd, size_t offset, size_t size, int protection)
 	return address == MAP_FAILED ? NULL : address;
 }
 
-/* Maps the ring buffer map_fd of `size` bytes; 0, or a negative errno with nothing mapped. */
+/*
+ * Map `size` bytes of the ring buffer map_fd. Returns 0, or a negative errno with nothing mapped.
+ */
 int ring_open(struct ring *ring, int map_fd, size_t size)
 {
 	const size_t page = getpagesize();
@@ -60,9 +62,9 @@ static struct ring_record record_at(const struct ring *ring, size_t at, size_t s
 }
 
 /*
- * Hands each record to take(), up to the end or to one that is still being written. 0, or -EBADMSG
- * if a record claims to reach beyond what was produced: all records up to there are skipped,
- * because nothing else shows where the next one begins.
+ * Pass each record to take(), up to the end or to a record that is still being written. Returns 0,
+ * or -EBADMSG if a record extends beyond the producer position. All records up to that position are
+ * then skipped, because only the damaged record shows where the next one begins.
  */
 int ring_consume(struct ring *ring, void (*take)(void *ctx, const struct ring_record *record),
 		 void *ctx)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The consumer's side of a BPF ring buffer. libbpf has one; it maps the data twice in a row, as
- * the kernel allows, so that no record is in two pieces. Every page of that counts as memory of
- * this process twice. Here it is mapped once, and a record may be in two pieces: they are copied
- * anyway.
+ * Consumer of a BPF ring buffer. libbpf maps the data twice in a row, so that no record is in two
+ * pieces. The kernel then counts every page twice as memory of this process. This module maps the
+ * data once. A record may be in two pieces, which costs nothing because records are copied anyway.
  */
 #ifndef RSN_RING_H
 #define RSN_RING_H
@@ -11,13 +10,13 @@
 #include <stddef.h>
 
 struct ring {
-	unsigned long *consumed; /* positions, in bytes since the beginning */
+	unsigned long *consumed; /* positions, in bytes since the start */
 	const unsigned long *produced;
 	const char *data;
 	size_t size; /* bytes of data, a power of two */
 };
 
-/* A record as it lies in the ring: up to the ring's end, and the rest at its beginning. */
+/* A record in the ring: a piece up to the end of the ring, and the rest at its start. */
 struct ring_record {
 	const char *first;
 	size_t first_size;

@@ -10,19 +10,19 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Who sends the third one wants no more patience. */
+/* The third request to stop kills the process. */
 static const int deadly = 3;
 /*
- * Signals within this time are one request: a terminal that is closed sends SIGHUP and its shell
- * another one, a service manager SIGTERM and SIGHUP.
+ * Signals within this time count as one request. When a terminal closes, the terminal and its shell
+ * both send SIGHUP. A service manager sends SIGTERM and SIGHUP.
  */
 static const int64_t same_request_ns = 100 * 1000 * 1000;
 
-/* What was there before: Python's own handlers. */
+/* The previous handlers: those of Python. */
 static struct sigaction before[NSIG];
 static bool watched[NSIG];
 static int count; /* atomic */
-/* When the last one was counted; of the handlers, which keep each other out. */
+/* Time of the last counted request. Only the handlers use it, and they block each other. */
 static int64_t last_ns;
 
 static int64_t now_ns(void)
@@ -33,7 +33,7 @@ static int64_t now_ns(void)
 	return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/* Whether the signal is a request of its own. */
+/* Whether the signal starts a new request. */
 static bool is_new(void)
 {
 	int64_t now = now_ns();
@@ -50,14 +50,14 @@ static void on_signal(int number)
 
 	if (is_new() && __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED) >= deadly) {
 		signal(number, SIG_DFL);
-		raise(number); /* when this handler returns */
+		raise(number); /* takes effect when this handler returns */
 	} else {
 		before[number].sa_handler(number);
 	}
 	errno = saved;
 }
 
-/* Counts the signals in front of the handlers that they have now, from zero. */
+/* Count these signals from zero, then pass them to their present handlers. */
 void rsn_stop_watch(const int *numbers, int cnt)
 {
 	struct sigaction action = { .sa_handler = on_signal };
@@ -74,7 +74,7 @@ void rsn_stop_watch(const int *numbers, int cnt)
 	}
 }
 
-/* Gives the signals back to those handlers. */
+/* Restore the previous handlers. */
 void rsn_stop_unwatch(void)
 {
 	int number;
@@ -86,13 +86,13 @@ void rsn_stop_unwatch(void)
 	}
 }
 
-/* How often we were asked to stop. */
+/* Number of requests to stop. */
 int rsn_stop_count(void)
 {
 	return __atomic_load_n(&count, __ATOMIC_RELAXED);
 }
 
-/* fork(2), with all signals blocked in the child: none of our handlers runs there. */
+/* fork(2) with all signals blocked in the child, so that no handler of this process runs there. */
 pid_t rsn_fork_blocked(void)
 {
 	sigset_t all, old;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Signals that ask us to stop, counted when they come and not when Python gets to them: it runs its
- * handlers between two instructions of its own, and a call into C can be a long one.
+ * Signals that request a stop. They are counted on arrival, because Python runs its handlers only
+ * between its own instructions, and a call into C can take long.
  */
 #ifndef RSN_STOP_H
 #define RSN_STOP_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which symbols are functions that the function tracer can hook. */
+/* Find the symbols of functions that the function tracer can hook. */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,14 +8,15 @@
 #include "facts.h"
 
 /*
- * A trace point may lie a few bytes into its function: behind ENDBR on x86, behind the
+ * A trace point may be a few bytes after the start of its function: after ENDBR on x86, after the
  * patched NOPs on arm64.
  */
 static const uint64_t MAX_ENTRY_OFFSET = 32;
 
 /*
- * Where only the address is known, no further than ENDBR on x86, BTI and a NOP on arm64: what is left of
- * a function that the linker dropped lies behind all of the function before it.
+ * If only the address is known, a trace point is at most this far from its function: ENDBR on x86,
+ * BTI and a NOP on arm64. The trace point of a function that the linker dropped lies after the
+ * whole of the function before it.
  */
 static const uint64_t MAX_POINT_OFFSET = 8;
 
@@ -28,8 +29,8 @@ static bool is_generated(const struct rsn_symtab *tab, const struct rsn_sym *s)
 }
 
 /*
- * Not run-time generated code. In vmlinux what lies beyond the text is weak data, or init code
- * that is gone after boot.
+ * Exclude code generated at run time. In vmlinux, symbols after the text are weak data, or init
+ * code that is freed after boot.
  */
 static bool is_function(const struct rsn_symtab *tab, const struct rsn_sym *s, uint64_t text_end)
 {
@@ -46,7 +47,7 @@ static bool same_symbol(const struct rsn_symtab *ta, const struct rsn_sym *a,
 	       !memcmp(ta->text + a->module, tb->text + b->module, a->module_len);
 }
 
-/* With addresses, exactly the instances the kernel lists are traceable. */
+/* If the kernel lists addresses, exactly the listed instances are traceable. */
 static void states_by_addr(const struct rsn_symtab *tab, const struct rsn_symtab *traceable,
 			   uint8_t *states)
 {
@@ -74,8 +75,8 @@ static uint32_t find_symbol(const struct chains *c, const struct rsn_symtab *tab
 }
 
 struct instances {
-	uint32_t listed; /* in the list of traceable functions */
-	uint32_t symbols; /* in kallsyms */
+	uint32_t listed; /* entries in the list of traceable functions */
+	uint32_t symbols; /* symbols in kallsyms */
 };
 
 static int count_instances(const struct rsn_symtab *tab, const struct rsn_symtab *traceable,
@@ -105,9 +106,10 @@ static int count_instances(const struct rsn_symtab *tab, const struct rsn_symtab
 }
 
 /*
- * Without addresses, all instances of a name are traceable if as many are listed, else nobody can
- * tell which are. A name with one symbol is that one however often it is listed: before 6.0 the
- * trace points of dropped weak functions are listed under the name of the function before them.
+ * Without addresses, all symbols of a name are traceable if the list has as many entries of that
+ * name; otherwise, they are ambiguous. A name with one symbol is traceable even with more entries:
+ * before Linux 6.0, the trace points of dropped weak functions have the name of the function before
+ * them.
  */
 static int states_by_count(const struct rsn_symtab *tab, const struct rsn_symtab *traceable,
 			   uint8_t *states)
@@ -133,7 +135,7 @@ static int states_by_count(const struct rsn_symtab *tab, const struct rsn_symtab
 	return err;
 }
 
-/* Of several names of one address the kernel lists the first. */
+/* Of several names at one address, use the first, as the kernel does. */
 static void states_by_point(const struct rsn_symtab *tab, const uint64_t *points, size_t cnt,
 			    uint8_t *states)
 {
@@ -168,8 +170,8 @@ static void sort_by_state(const struct rsn_symtab *tab, struct rsn_functions *ou
 }
 
 /*
- * Joins tab, which is sorted by address, with the list of traceable functions. text_end is the
- * end of vmlinux's text. Returns -1 if memory ran out.
+ * Set the states of tab, which is sorted by address, from the list of traceable functions. text_end
+ * is the end of vmlinux's text. Returns -1 if memory ran out.
  */
 int rsn_syms_states(const struct rsn_symtab *tab, const struct rsn_symtab *traceable, int by_addr,
 		    uint64_t text_end, struct rsn_functions *out)
@@ -183,7 +185,7 @@ int rsn_syms_states(const struct rsn_symtab *tab, const struct rsn_symtab *trace
 	return 0;
 }
 
-/* The same with nothing but the addresses of the trace points. */
+/* Like rsn_syms_states(), but with only the addresses of the trace points. */
 int rsn_syms_states_at(const struct rsn_symtab *tab, const uint64_t *points, size_t cnt,
 		       uint64_t text_end, struct rsn_functions *out)
 {
@@ -193,7 +195,7 @@ int rsn_syms_states_at(const struct rsn_symtab *tab, const uint64_t *points, siz
 	return 0;
 }
 
-/* Cheap, because it is taken of every symbol: its length and its last bytes. */
+/* Cheap, because it is computed for every symbol: a hash of the name's length and last bytes. */
 static uint32_t tail_hash(const char *name, size_t len)
 {
 	uint64_t tail = 0;

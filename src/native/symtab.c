@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Symbol lists: kallsyms, and what the function tracer can hook. A list is parsed while it is
- * read and only what is needed later stays: of kallsyms the functions, which are two symbols of
- * five, and of their lines a third of the bytes.
+ * Symbol lists: kallsyms, and the functions that the function tracer can hook. A list is parsed
+ * while it is read, and only the necessary parts are kept. Functions are two fifths of the symbols
+ * in kallsyms and need a third of the bytes of their lines.
  */
 #include <endian.h>
 #include <errno.h>
@@ -30,8 +30,8 @@ static unsigned int hex_digit(unsigned char c)
 }
 
 /*
- * Eight digits at once, 0x30 to 0x39 or 0x41 to 0x46 or 0x61 to 0x66: all have either bit 4 or
- * bit 6. False for other text.
+ * Parse eight hex digits at once: 0x30 to 0x39, 0x41 to 0x46 or 0x61 to 0x66. All of these have
+ * either bit 4 or bit 6 set. Returns false for other text.
  */
 static bool parse_hex8(const char *p, uint64_t *val)
 {
@@ -84,7 +84,7 @@ static bool is_text(char type)
 	return (type | 0x20) == 't' || (type | 0x20) == 'w';
 }
 
-/* The text symbols t T w W, without call-depth and CFI padding. */
+/* Whether it is a text symbol (t T w W), other than padding for call depth or CFI. */
 static bool is_code(const struct rsn_sym *sym, const char *name, const char *end)
 {
 	if (!is_text(sym->type))
@@ -92,7 +92,10 @@ static bool is_code(const struct rsn_sym *sym, const char *name, const char *end
 	return end - name < 6 || (memcmp(name, "__pfx_", 6) && memcmp(name, "__cfi_", 6));
 }
 
-/* "$x", "$d.7": what begins there, code or data (ELF for the Arm 64-bit Architecture, 5.5.4). */
+/*
+ * Whether it is a mapping symbol such as "$x" or "$d.7", which marks the start of code or data (ELF
+ * for the Arm 64-bit Architecture, 5.5.4).
+ */
 static bool is_mapping(const char *name, const char *end)
 {
 	return name < end && *name == '$';
@@ -114,7 +117,7 @@ static void *grown(void *data, size_t *room, size_t need, size_t size)
 	return data;
 }
 
-/* The offset of a copy of len bytes, or -1 if memory ran out. */
+/* Store a copy of len bytes. Returns its offset, or -1 if memory ran out. */
 static int64_t add_text(struct rsn_symtab *tab, const char *text, size_t len)
 {
 	char *data = grown(tab->text, &tab->text_room, tab->text_len + len, 1);
@@ -127,7 +130,7 @@ static int64_t add_text(struct rsn_symtab *tab, const char *text, size_t len)
 	return tab->text_len - len;
 }
 
-/* Modules come one after another, so the name of one is kept only once. */
+/* Store a module name once for all its symbols, which are adjacent in the list. */
 static int64_t add_module(struct rsn_symtab *tab, const char *name, size_t len)
 {
 	const struct rsn_sym *last = tab->cnt ? &tab->syms[tab->cnt - 1] : NULL;
@@ -148,7 +151,7 @@ static int append(struct rsn_symtab *tab, const struct rsn_sym *sym)
 	return 0;
 }
 
-/* Whether the last symbol is not code, and ends all code that is before it. */
+/* Whether the last symbol is not code and already ends all code before it. */
 static bool has_ended(const struct rsn_symtab *tab)
 {
 	const struct rsn_sym *last;
@@ -160,9 +163,9 @@ static bool has_ended(const struct rsn_symtab *tab)
 }
 
 /*
- * Whether a line of kallsyms is of data behind data. What is not code only ends what is before it,
- * and the kernel's own symbols come sorted, so that the first one behind code is enough: one symbol
- * of four can be left out.
+ * Whether a kallsyms line is a data symbol after another data symbol. Data symbols only mark the
+ * end of the code before them. The kernel's own symbols are sorted, so the first data symbol after
+ * code is enough. This skips one symbol of four.
  */
 static bool is_more_data(const struct rsn_symtab *tab, const char *p, const char *end)
 {
@@ -191,7 +194,7 @@ static int add_symbol(struct rsn_symtab *tab, struct rsn_sym *sym, const char *n
 	return append(tab, sym);
 }
 
-/* A line that does not read as a symbol is left out. Returns -1 if memory ran out. */
+/* Add a line. Skips a line that is not a symbol. Returns -1 if memory ran out. */
 static int add_line(struct rsn_symtab *tab, const char *p, const char *end)
 {
 	struct rsn_sym sym = {};
@@ -219,7 +222,9 @@ static int add_line(struct rsn_symtab *tab, const char *p, const char *end)
 	return add_symbol(tab, &sym, name, module);
 }
 
-/* The program in ksyms.c sees itself, and is gone as soon as it has been read. */
+/*
+ * Whether the symbol is the program of ksyms.c, which lists itself and is unloaded after reading.
+ */
 static bool is_reader(const char *name, size_t len)
 {
 	static const char own[] = "_" RSN_KSYMS_PROGRAM;
@@ -229,8 +234,8 @@ static bool is_reader(const char *name, size_t len)
 }
 
 /*
- * One record of ksyms.c. Returns its end, NULL if there is more of it to come; *err is a negative
- * errno where it is no use.
+ * Add one record of ksyms.c. Returns the end of the record, or NULL if it is incomplete. *err
+ * receives a negative errno on failure.
  */
 static const char *add_record(struct rsn_symtab *tab, const char *p, const char *end, int *err)
 {
@@ -277,7 +282,7 @@ static const char *add_record(struct rsn_symtab *tab, const char *p, const char 
 	return p;
 }
 
-/* Like add_lines(), of records. */
+/* Like add_lines(), for records of ksyms.c. */
 static ptrdiff_t add_records(struct rsn_symtab *tab, const char *text, size_t len)
 {
 	const char *p = text, *end = text + len, *next;
@@ -288,10 +293,7 @@ static ptrdiff_t add_records(struct rsn_symtab *tab, const char *text, size_t le
 	return err ? err : end - p;
 }
 
-/*
- * Parses the lines of text. Returns how many bytes are the beginning of a line that has not
- * ended, or -ENOMEM.
- */
+/* Parse the lines of text. Returns the length of an incomplete last line in bytes, or -ENOMEM. */
 static ptrdiff_t add_lines(struct rsn_symtab *tab, const char *text, size_t len)
 {
 	const char *p = text, *end = text + len, *eol;
@@ -302,7 +304,7 @@ static ptrdiff_t add_lines(struct rsn_symtab *tab, const char *text, size_t len)
 	return end - p;
 }
 
-/* By address; symbols at one address stay in the order of the list. */
+/* Compare by address. Symbols at one address keep their order in the list. */
 static int cmp_syms(const void *a, const void *b)
 {
 	const struct rsn_sym *x = a, *y = b;
@@ -312,7 +314,7 @@ static int cmp_syms(const void *a, const void *b)
 	return x->name < y->name ? -1 : x->name > y->name;
 }
 
-/* Merges syms[0, first) with the tail behind it, both sorted. */
+/* Merge syms[0, first) with the rest. Both parts are sorted. */
 static int merge_tail(struct rsn_sym *syms, size_t first, size_t cnt)
 {
 	size_t tail_cnt = cnt - first, out = cnt;
@@ -331,7 +333,10 @@ static int merge_tail(struct rsn_sym *syms, size_t first, size_t cnt)
 	return 0;
 }
 
-/* kallsyms is sorted up to its modules, so only these are. Returns -1 if memory ran out. */
+/*
+ * Sort by address. In kallsyms, everything before the modules is already sorted, so sort only the
+ * rest. Returns -1 if memory ran out.
+ */
 static int sort_syms(struct rsn_sym *syms, size_t cnt)
 {
 	size_t sorted = cnt ? 1 : 0;
@@ -344,7 +349,7 @@ static int sort_syms(struct rsn_sym *syms, size_t cnt)
 	return merge_tail(syms, sorted, cnt);
 }
 
-/* Lets each symbol end where the next address begins, then leaves only code. */
+/* End each symbol at the next address, then remove all symbols that are not code. */
 static void keep_code(struct rsn_symtab *tab)
 {
 	uint64_t above = 0, here = 0;
@@ -376,7 +381,10 @@ static void shrink(struct rsn_symtab *tab)
 		tab->text = text;
 }
 
-/* At its end the kernel shows the program the last symbol once more, as of another module. */
+/*
+ * Remove the last symbol if it is a repetition: at the end, the kernel passes the last symbol to
+ * the program again, as one of another module.
+ */
 static void drop_repeated(struct rsn_symtab *tab)
 {
 	const struct rsn_sym *last = tab->cnt > 1 ? &tab->syms[tab->cnt - 1] : NULL;
@@ -419,7 +427,7 @@ static int read_lines(struct rsn_symtab *tab, int fd, char *buf)
 		if (left < 0)
 			return left;
 		if (left == CHUNK)
-			left = 0; /* no line of ours is that long */
+			left = 0; /* no valid line is that long */
 		memmove(buf, buf + got - left, left);
 	}
 	if (tab->list == RSN_LIST_KSYMS)
@@ -427,7 +435,7 @@ static int read_lines(struct rsn_symtab *tab, int fd, char *buf)
 	return add_line(tab, buf, buf + left) ? -ENOMEM : 0;
 }
 
-/* The list that fd reads as; NULL and *err, a negative errno, where that fails. */
+/* Read a symbol list from fd. Returns NULL and sets *err to a negative errno on failure. */
 struct rsn_symtab *rsn_syms_read(int fd, int list, int *err)
 {
 	struct rsn_symtab *tab = calloc(1, sizeof(*tab));
@@ -472,7 +480,9 @@ size_t rsn_syms_upper(const struct rsn_symtab *tab, uint64_t addr)
 	return lo;
 }
 
-/* Indexes of the symbols called name; returns how many there are, writes at most max. */
+/*
+ * Write the indexes of the symbols called name, at most max. Returns the number of these symbols.
+ */
 size_t rsn_syms_find(const struct rsn_symtab *tab, const char *name, uint32_t *out, size_t max)
 {
 	size_t len = strlen(name), found = 0;
@@ -499,8 +509,8 @@ static size_t put_name(char *out, size_t at, size_t size, const char *name, size
 }
 
 /*
- * The symbols of subset, and for each its name and the name of its module, which ends with a NUL
- * each. Returns how many bytes names takes; no more than size are written.
+ * Copy the symbols of subset, and write their names and module names, each with a final NUL.
+ * Returns the bytes that the names need; writes at most size bytes.
  */
 size_t rsn_syms_gather(const struct rsn_symtab *tab, const uint32_t *subset, size_t cnt,
 		       struct rsn_sym *syms, char *names, size_t size)
@@ -517,7 +527,7 @@ size_t rsn_syms_gather(const struct rsn_symtab *tab, const uint32_t *subset, siz
 	return at;
 }
 
-/* How many names start with prefix. */
+/* Number of names that start with prefix. */
 size_t rsn_syms_count(const struct rsn_symtab *tab, const char *prefix)
 {
 	size_t len = strlen(prefix), cnt = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Copies of programs, each told by a constant where it is attached (src/bpf/template.bpf.h). */
+/* Copies of programs. A constant in each copy identifies its function (src/bpf/template.bpf.h). */
 #ifndef RSN_TEMPLATE_H
 #define RSN_TEMPLATE_H
 
@@ -8,17 +8,19 @@
 
 struct bpf_insn;
 
-/* A copy to change and free(), NULL where memory ran out. */
+/* Return a copy to change and free(), or NULL if memory ran out. */
 struct bpf_insn *rsn_template_copy(const void *insns, size_t cnt);
 
 /*
- * Puts the cookie in its next place, from an index on: gives the index of the instruction behind
- * it, 0 if there is none. The compiler may have made several.
+ * Write the cookie to its next place, from index `from` on. Returns the index after that
+ * instruction, or 0 if there is no further place. The compiler may have created several.
  */
 size_t rsn_template_patch(struct bpf_insn *insns, size_t cnt, size_t from, uint64_t cookie);
 
 /* cdef begin */
-/* Loads a copy of a template that knows `cookie`; its file descriptor, or a negative errno. */
+/*
+ * Load a copy of a template with `cookie` in it. Returns its file descriptor or a negative errno.
+ */
 int rsn_load_copy(int prog_type, const void *insns, size_t cnt, uint64_t cookie);
 /* cdef end */
 
