@@ -28,10 +28,11 @@ VERSION = 1
 class Compared(Struct, omit_defaults=True, frozen=True):
     """One of the two recordings.
 
-    ``calls`` counts the compared calls of entry functions, ``failed`` the failing ones among
-    them. ``functions`` counts the traced functions, ``only_here`` lists those that the other
-    recording did not trace. ``calls_traced``: it contains call trees. ``damage``: the place and
-    reason of an early end; everything before it was compared. ``warnings`` are those of its run.
+    ``calls`` counts the compared calls of entry functions, ``failed`` the failing calls among
+    these. ``functions`` counts the traced functions; ``only_here`` lists the functions that the
+    other recording did not trace. ``calls_traced``: the recording contains call trees. ``damage``:
+    the place and reason of an early end; everything before it was compared. ``warnings`` are the
+    warnings of the recorded run.
     """
 
     path: str
@@ -94,9 +95,9 @@ class Failure(Struct, omit_defaults=True, frozen=True):
     """A failing chain, outermost call first, with its number in each recording (0: never).
 
     ``error`` is the name of the error of the outermost failing call, ``NULL`` for a NULL pointer.
-    In the recording without this chain, ``same_error`` counts the calls of ``entry`` that returned
-    the error by another chain, ``other_failures`` the calls with other errors, and ``succeeded``
-    the successful ones (null: not recorded).
+    Three fields count calls of ``entry`` in the recording without this chain. ``same_error``:
+    another chain returned the error. ``other_failures``: the call returned another error.
+    ``succeeded``: the call succeeded (null: not recorded).
     """
 
     entry: str
@@ -133,7 +134,7 @@ class Difference(Struct, omit_defaults=True, frozen=True, tag_field="type", tag=
 
     @property
     def other_ways(self) -> tuple[Failure, ...]:
-        """Return the failures of both recordings whose calls differ inside."""
+        """Return the failures of both recordings that differ inside the call."""
         return tuple([one for one in self.both if one.departures])
 
     @property

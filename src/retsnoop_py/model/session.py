@@ -66,7 +66,7 @@ class Result(Struct, omit_defaults=True, frozen=True, gc=False, rename=_KEYS):
 
 
 class Source(Struct, omit_defaults=True, frozen=True, gc=False):
-    """A place in the source; ``line`` and ``column`` are 0 where they are not known."""
+    """A place in the source; ``line`` and ``column`` are 0 if unknown."""
 
     function: str
     file: str | None = None
@@ -78,7 +78,7 @@ class Frame(Struct, omit_defaults=True, frozen=True, gc=False, rename=_KEYS):
     """An address of the kernel's stack.
 
     ``symbol`` and ``offset`` are those of kallsyms. ``source`` is the chain of inlined
-    functions, the one that has the code first. ``hidden``: a frame of tracing itself.
+    functions, innermost first. ``hidden``: the frame belongs to tracing itself.
     """
 
     hex_address: Hex
@@ -97,10 +97,10 @@ class Frame(Struct, omit_defaults=True, frozen=True, gc=False, rename=_KEYS):
 class Argument(Struct, omit_defaults=True, frozen=True, gc=False):
     """An argument of a call, or a value that an injected probe captured.
 
-    ``text`` is the text format. ``value`` consists of numbers, texts, and lists and objects of
-    these. Zero members of structs are omitted. Pointers that were not followed and numbers of
-    more than 53 bits are texts, NULL is null. ``@name`` is the name of a kernel object, ``…``
-    marks data that was not captured. An entry without a name is a remark on the others.
+    ``text`` is the text format. ``value`` consists of numbers, texts, lists and objects.
+    Zero members of structs are omitted. Pointers that were not followed and numbers of more than
+    53 bits are texts. NULL is null. ``@name`` is the name of a kernel object, ``…`` marks missing
+    data. An entry without a name is a remark about the other arguments.
     """
 
     name: str
@@ -110,10 +110,10 @@ class Argument(Struct, omit_defaults=True, frozen=True, gc=False):
 
 
 class Call(Struct, omit_defaults=True, frozen=True, gc=False):
-    """A traced call on the stack. Without ``result`` and ``duration_ns`` it had not returned.
+    """A traced call on the stack. Without ``result`` and ``duration_ns``, it had not returned.
 
-    ``stitched``: it belongs to an earlier chain of failures. ``arguments`` are null where none
-    were captured. ``interrupt``: an interrupt of the thread made it.
+    ``stitched``: it belongs to an earlier chain of failures. ``arguments`` is null if none were
+    captured. ``interrupt``: the call ran in an interrupt of the thread.
     """
 
     function: Func
@@ -138,9 +138,9 @@ class StackEntry(Struct, omit_defaults=True, frozen=True, gc=False):
 
 
 class Entered(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="event", tag="entry"):
-    """A call of a traced function begins; ``depth`` is 1 for the entry function.
+    """The start of a call of a traced function; ``depth`` is 1 for the entry function.
 
-    ``interrupt``: an interrupt of the thread makes it.
+    ``interrupt``: the call runs in an interrupt of the thread.
     """
 
     kind: ClassVar[Literal["entry"]] = "entry"
@@ -154,10 +154,10 @@ class Entered(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="even
 
 
 class Returned(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="event", tag="exit"):
-    """A traced function returns.
+    """The return of a traced function.
 
-    ``duration_ns`` and ``self_ns``, the time without traced callees, are null where missing
-    records make them uncertain.
+    ``self_ns`` is the time without traced callees. ``duration_ns`` and ``self_ns`` are null if
+    missing records make them uncertain.
     """
 
     kind: ClassVar[Literal["exit"]] = "exit"
@@ -173,7 +173,7 @@ class Returned(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="eve
 
 
 class ProbeHit(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="event", tag="probe"):
-    """An injected probe is hit by a call of depth ``depth``."""
+    """A hit of an injected probe in a call of depth ``depth``."""
 
     kind: ClassVar[Literal["probe"]] = "probe"
     seq: int
@@ -195,7 +195,7 @@ class Missing(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="even
 class ToldBefore(
     Struct, omit_defaults=True, frozen=True, gc=False, tag_field="event", tag="told_before"
 ):
-    """Events that earlier reports of the same session have told; they come first."""
+    """Events that earlier reports of the same session contain; they precede all others."""
 
     kind: ClassVar[Literal["told_before"]] = "told_before"
     records: int
@@ -230,8 +230,8 @@ class Branches(Struct, omit_defaults=True, frozen=True, gc=False):
 class UserFrame(Struct, omit_defaults=True, frozen=True, gc=False, rename=_KEYS):
     """A frame of the program's stack.
 
-    ``file`` is the program or library, ``address`` an offset in it, or the address in the process
-    where the file has no build id.
+    ``file`` is the program or library. ``address`` is an offset in the file, or the address in the
+    process if the file has no build id.
     """
 
     hex_address: Hex
@@ -273,9 +273,9 @@ class CodePlace(Struct, omit_defaults=True, frozen=True, gc=False, rename=_KEYS)
 
 
 class ConditionOperand(Struct, omit_defaults=True, frozen=True, gc=False):
-    """An operand of a condition: an expression in C, or a register where that is not known.
+    """An operand of a condition: an expression in C, or a register if the expression is unknown.
 
-    ``value`` is null where it could not be read.
+    ``value`` is null if it could not be read.
     """
 
     name: str
@@ -310,8 +310,8 @@ class Origin(Struct, omit_defaults=True, frozen=True, gc=False):
 
     ``made``: ``constant``, ``callee`` (by the function ``callee``, null if unknown), ``memory``,
     ``argument``, ``computed`` or ``unknown``. ``path`` lists the executed blocks: the last 64
-    recorded ones, and the blocks that must have run between them. ``earlier`` counts the hits
-    before. ``unknown`` is the reason for missing data.
+    recorded blocks, and the blocks that must have run between them. ``earlier`` counts the hits
+    before ``path``. ``unknown`` is the reason for missing data.
     """
 
     function: Func
@@ -329,8 +329,8 @@ class Origin(Struct, omit_defaults=True, frozen=True, gc=False):
 class Lost(Struct, omit_defaults=True, frozen=True, gc=False):
     """Missing data of a session: the numbers of records, calls and returns.
 
-    ``missed``: calls of traced functions for which the kernel ran no BPF program, the first one
-    inside ``missed_inside``; ``missed_shared``: some may belong to other threads.
+    ``missed``: calls of traced functions for which the kernel ran no BPF program; the first was
+    inside ``missed_inside``. ``missed_shared``: some may belong to other threads.
     """
 
     records: int = 0
@@ -357,8 +357,8 @@ class KernelMessage(Struct, omit_defaults=True, frozen=True, gc=False):
     """A message that the kernel wrote in the thread of a call while the call ran.
 
     ``source``: ``printk`` (the kernel log), ``netlink`` (an extended acknowledgement),
-    ``fs_context`` (the log of a file system context), ``verifier`` and ``btf`` (text that a BPF
-    loader without a log buffer did not receive) or ``io_uring`` (a rejected request).
+    ``fs_context`` (the log of a file system context), ``io_uring`` (a rejected request),
+    ``verifier`` or ``btf``. The last two are text for a BPF loader that passed no log buffer.
     ``left_out`` counts the messages dropped before this one. ``instruction`` is the instruction of
     the BPF program that the verifier's message is about, if known.
     """
@@ -370,11 +370,11 @@ class KernelMessage(Struct, omit_defaults=True, frozen=True, gc=False):
 
 
 class Reason(Struct, omit_defaults=True, frozen=True):
-    """Why it failed, in the user's terms.
+    """The reason of a failure, in the user's terms.
 
-    ``kind`` is a word of docs/why.md. ``advice``: what to change, in order. ``later``: it was read
-    after the command ended, so that it may have changed meanwhile; ``certainty`` is then
-    ``inferred``.
+    ``kind`` is a word of docs/why.md. ``advice`` lists the changes to make, in order. ``later``:
+    the reason was read after the command ended and may have changed since the failure; its
+    ``certainty`` is ``inferred``.
     """
 
     kind: str
@@ -387,7 +387,7 @@ class Reason(Struct, omit_defaults=True, frozen=True):
 class ExplainedFailure(Struct, omit_defaults=True, frozen=True, gc=False):
     """Why the system call of a session failed (``--explain``).
 
-    ``what`` is the operation and its object; ``reason`` is null where it is not known.
+    ``what`` is the operation and its object; ``reason`` is null if unknown.
     """
 
     syscall: str
@@ -399,15 +399,16 @@ class ExplainedFailure(Struct, omit_defaults=True, frozen=True, gc=False):
 class Session(Struct, omit_defaults=True, frozen=True, gc=False, tag_field="type", tag="session"):
     """One call of an entry function by one thread.
 
-    ``stack``, ``trace``, ``branches`` and ``user_stack`` (outermost first) are null where they
-    were not asked for. ``report`` is ``stitch`` or ``probe`` for a call that goes on: a chain of
-    calls is about to be forgotten, an injected probe was hit; ``running`` for one that had not
-    returned when tracing ended. ``failed``: the chain of failures reaches the entry function.
-    ``died``: the thread exited inside the call. ``tid`` and ``pid`` are the kernel's own;
-    ``namespace`` is null where its PID namespace has the same. ``warnings`` are those that text has
-    under the session. ``origin`` is about the innermost call of the stack that was followed
-    (``--path``), ``paths`` about all that were. ``said``: the kernel's own messages meanwhile.
-    ``explained`` is null without ``--explain``, and where no failed system call was seen around it.
+    ``stack``, ``trace``, ``branches`` and ``user_stack`` (outermost first) are null if they
+    were not requested. ``report`` is ``stitch`` or ``probe`` for a call that continues:
+    ``stitch`` if a chain of calls is about to be discarded, ``probe`` if an injected probe was hit.
+    It is ``running`` for a call that had not returned when tracing ended. ``failed``: the chain of
+    failures reaches the entry function. ``died``: the thread exited inside the call. ``tid`` and
+    ``pid`` are those of the initial PID namespace; ``namespace`` is null if the thread has the same
+    IDs in its own. ``warnings`` are the warnings that the text format prints under the session.
+    ``origin`` describes the innermost followed call of the stack (``--path``), ``paths`` describes
+    all followed calls. ``said`` lists the kernel's messages during the session. ``explained`` is
+    null without ``--explain``, and if no failed system call was seen around the session.
     """
 
     version: int

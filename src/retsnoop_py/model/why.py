@@ -35,11 +35,11 @@ VERSION = 1
 
 
 class FailedCall(Struct, omit_defaults=True, frozen=True):
-    """Calls of one system call that failed with one error, ``count`` of them.
+    """All ``count`` calls of a system call that failed with the same error.
 
-    ``function`` is the kernel's function of it. ``probing`` says what such failures are for, where
-    they mostly belong to a program's ordinary work, as looking for a file along a path.
-    ``chosen``: it is the one that is explained.
+    ``function`` is the kernel's function for the system call. ``probing`` is the usual purpose of
+    such failures if they belong to a program's normal work: for example, the search for a file
+    along a path. ``chosen``: ``explained`` is about this failure.
     """
 
     syscall: str
@@ -51,7 +51,7 @@ class FailedCall(Struct, omit_defaults=True, frozen=True):
 
 
 class FailingChainCall(Struct, omit_defaults=True, frozen=True):
-    """A function of the failing chain: what it returned, and where it called the next one."""
+    """A function of the failing chain: its result, and the frame in which it called the next."""
 
     function: Func
     result: Result | None = None
@@ -59,12 +59,12 @@ class FailingChainCall(Struct, omit_defaults=True, frozen=True):
 
 
 class Reported(Struct, omit_defaults=True, frozen=True):
-    """Why this call was chosen among those that failed.
+    """The evidence for choosing this call among the failed calls.
 
-    ``sure``: the command's own words are about it, or the user named it. ``certainty`` is
-    ``observed`` then, ``unknown`` if another failure has equal evidence, else ``inferred``.
-    ``evidence``: what speaks for it, and against. ``line``: what the command wrote. ``alike``:
-    other failures with equal evidence.
+    ``sure``: the command's own output is about this call, or the user named it. ``certainty`` is
+    then ``observed``; otherwise, it is ``unknown`` if another failure has equal evidence, else
+    ``inferred``. ``evidence`` lists facts for and against this call. ``line`` is the line that the
+    command printed. ``alike`` lists other failures with equal evidence.
     """
 
     sure: bool
@@ -75,20 +75,20 @@ class Reported(Struct, omit_defaults=True, frozen=True):
 
 
 class ExplainedCall(Struct, omit_defaults=True, frozen=True):
-    """The call that is explained.
+    """The failed call that the answer explains.
 
-    ``time`` is that of its end, as in sessions. ``user`` is the innermost place in the program
-    itself, which called the library that made the call. ``chain``: the functions that failed,
-    outermost first. ``origin``: the call that made the error, of which ``origin.decided`` says by
-    which condition; missing where no function could be followed. ``tested``: of calls whose results
-    that condition tested why they gave them, from the outer one to the inner. ``deduced``: why the
-    function gave its error that ``origin`` has it from, which nothing can follow; told from its
-    code, where its arguments alone decide.
-    ``said``: messages of the kernel meanwhile. ``what``: what the call was to do, in words;
-    ``reason``: why it could not; ``reported``: why it is this call that is explained.
-    ``certainty`` is that of the condition: ``observed`` if every function from the system call to
-    the condition was seen to hand on the value, ``inferred`` if a link rests on equal errors or on
-    code alone, ``unknown`` without a condition.
+    ``time`` is the end of the call, as in sessions. ``user`` is the innermost place in the program
+    itself, outside of libraries. ``chain`` lists the functions that failed, outermost first.
+    ``origin`` is the call that created the error, and ``origin.decided`` its deciding condition;
+    missing if no function could be followed. If that condition tested results of other calls,
+    ``tested`` lists the origins of these results, outer calls first. If ``origin`` received the
+    error from a function that cannot be followed, ``deduced`` is the origin inside that function.
+    It is derived from the function's code, and only if the arguments alone decide. ``said`` lists
+    the kernel's messages during the call. ``what`` is the operation in words, ``reason`` the reason
+    of its failure, and ``reported`` the evidence for choosing this call. ``certainty`` applies to
+    the condition: ``observed`` if every function from the system call to the condition was seen to
+    pass on the value, ``inferred`` if a link rests on equal errors or on code alone, ``unknown``
+    without a condition.
     """
 
     syscall: str
@@ -113,13 +113,13 @@ class ExplainedCall(Struct, omit_defaults=True, frozen=True):
 
 
 class Waiting(Struct, omit_defaults=True, frozen=True):
-    """A thread of the command, and what it waited for when the command was ended.
+    """A thread of the command, and the reason of its wait when the command was stopped.
 
-    ``call`` is the system call, missing where it was in none, ``arguments`` its arguments as text.
-    ``since_s``: for how many seconds it had been in the call; null if the call began before the
+    ``call`` is the system call, missing if the thread was in none; ``arguments`` are its arguments
+    as text. ``since_s`` is the time in the call in seconds, null if the call began before the
     watch. ``kind`` is a word of docs/why.md, and ``fields`` are the facts of that kind.
     ``sentence`` and ``advice`` are as in the text. ``certainty``: observed, inferred or unknown.
-    ``kernel_stack``: the kernel's functions, outermost first; ``address`` is 0x0 where several
+    ``kernel_stack``: the kernel's functions, outermost first; ``address`` is 0x0 if several
     functions have the name.
     """
 
@@ -138,9 +138,9 @@ class Waiting(Struct, omit_defaults=True, frozen=True):
 
 
 class Cost(Struct, omit_defaults=True, frozen=True):
-    """Where the time of ``why`` went: seconds of real time, all runs together.
+    """The time that ``why`` used: seconds of real time, all runs together.
 
-    ``total``: from the start of retsnoop-py until the answer. ``command``: while the command ran.
+    ``total``: from the start of retsnoop-py to the answer. ``command``: while the command ran.
     ``attach``: choosing functions, loading and attaching, before the command started. ``detach``:
     detaching. ``other``: everything else, such as the search for the reason.
     """
@@ -153,17 +153,17 @@ class Cost(Struct, omit_defaults=True, frozen=True):
 
 
 class Why(Struct, omit_defaults=True, frozen=True, tag_field="type", tag="why"):
-    """Why a command failed, as far as the kernel knows.
+    """The reason of a command's failure, from the kernel's view.
 
-    ``runs``: so often the command was run. ``exit_status`` is that of its first run, 128+N if
-    signal N ended it, 124 if its time (--for) was over; null for a process that was not started
-    here. ``failures``: all system calls that failed in the first run, in the order in which their
-    last ones came. ``unknown`` says why
-    nothing is explained. ``reason``: why the command ended, where no call of it is explained.
-    ``waiting``: what the threads of the command waited for, if it was ended by --for or a signal;
-    what explains most first.
-    ``warnings`` are those of the runs. ``certainty``: how sure it is that the command failed by
-    this call or reason. ``cost``: the time that the answer took; null for a recording.
+    ``runs`` is the number of times that the command ran. ``exit_status`` is the status of the first
+    run: 128+N if signal N ended it, 124 if its time (--for) was over; null for a process that
+    retsnoop-py did not start. ``failures`` are all system calls that failed in the first run,
+    ordered by the last failure of each. ``unknown`` is the reason for a missing explanation.
+    ``reason`` is the reason of the command's end, if no call is explained. ``waiting`` lists the
+    waits of the command's threads if --for or a signal ended it; the wait that explains most is
+    first. ``warnings`` are the warnings of the runs. ``certainty`` applies to the claim that the
+    command failed because of this call or reason. ``cost`` is the time that the answer took; null
+    for a recording.
     """
 
     version: int
