@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Deterministic kernel failures by plain system calls: what the demo and the live tests trace.
+"""Deterministic failures of plain system calls, for the demo and the live tests.
 
-``python -m retsnoop_py.workload --help`` lists them. Needs root, no compiler, and nothing
-outside the standard library.
+``python -m retsnoop_py.workload --list`` lists them. Requires root and only the standard library.
 """

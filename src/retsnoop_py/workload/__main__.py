@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""``python -m retsnoop_py.workload``: fail in the kernel, in known ways."""
+"""``python -m retsnoop_py.workload``: make system calls that fail at known places in the kernel."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def parse() -> argparse.Namespace:
 
 
 def run(case: Case) -> str | None:
-    """Run ``case``; what went wrong if it did not end as it must."""
+    """Run ``case``. Return None, or a message if its result was unexpected."""
     result = case.run()
     number = -min(result, 0)
     if number in {outcome.errno for outcome in case.outcomes}:
@@ -36,13 +36,16 @@ def run(case: Case) -> str | None:
 
 
 def describe(case: Case) -> str:
-    """The case as a line: name, errno, what it does."""
+    """Return the case as a line: name, errno, description."""
     names = dict.fromkeys(errno.errorcode.get(o.errno, "success") for o in case.outcomes)
     return f"{case.name:<28}{' or '.join(names):<16}{case.what}"
 
 
 def main() -> int:
-    """Run what the command line says; 0 if every case ended as it must, 1 if not, 2 for usage."""
+    """Run the cases of the command line.
+
+    Return 0 if every result was as expected, 1 if not, 2 for a usage error.
+    """
     args = parse()
     if args.list:
         print("\n".join(describe(case) for case in CASES))

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The cases: what each does, the errno it must end in and the deepest kernel function at fault.
+"""The cases: the system call, the expected errno and the deepest failing kernel function.
 
-Kernels differ in what the compiler inlined and in the order of checks, so a case has one or
-more :class:`Outcome`; the errno tells which one applies, and of its ``deepest`` functions the
-first that can be traced on the kernel at hand is the one a stack must end in. Two outcomes
-with the same errno are both right.
+Kernels differ in inlining and in the order of checks, so a case has one or more
+:class:`Outcome`. The errno selects the outcome. The stack must end in the first of its ``deepest``
+functions that this kernel can trace. If two outcomes have the same errno, both are correct.
 """
 
 from __future__ import annotations
@@ -46,14 +45,17 @@ class MapType(IntEnum):
 
 
 def syscall(name: str, *args: object) -> int:
-    """Make the system call ``name``; its result, or a negative errno."""
+    """Make the system call ``name``. Return its result or a negative errno."""
     number = _NUMBERS[name][platform.machine() == "aarch64"]
     result = int(_libc.syscall(ctypes.c_long(number), *args))
     return result if result >= 0 else -ctypes.get_errno()
 
 
 def bpf(command: BpfCmd, attr: bytes) -> int:
-    """Make the call with ``attr`` as the union's bytes; a descriptor, 0 or a negative errno."""
+    """Make a BPF call with ``attr`` as the union's bytes.
+
+    Return a descriptor, 0 or a negative errno.
+    """
     buffer = ctypes.create_string_buffer(attr, len(attr))
     return syscall("bpf", ctypes.c_int(command), buffer, ctypes.c_uint(len(attr)))
 
@@ -61,18 +63,18 @@ def bpf(command: BpfCmd, attr: bytes) -> int:
 def map_create(
     kind: int, key_size: int = 4, value_size: int = 4, max_entries: int = 1, flags: int = 0
 ) -> int:
-    """BPF_MAP_CREATE; a descriptor or a negative errno."""
+    """Create a map (BPF_MAP_CREATE). Return a descriptor or a negative errno."""
     attr = struct.pack("=5I", kind, key_size, value_size, max_entries, flags & 0xFFFFFFFF)
     return bpf(BpfCmd.MAP_CREATE, attr)
 
 
 def map_element(command: BpfCmd, fd: int, key: int, value: int) -> int:
-    """A lookup or update; ``key`` and ``value`` are addresses, 0 for NULL."""
+    """Look up or update an element; ``key`` and ``value`` are addresses, 0 for NULL."""
     return bpf(command, struct.pack("=I4xQQQ", fd & 0xFFFFFFFF, key, value, 0))
 
 
 def prog_load(instructions: bytes, *, count: int | None = None) -> int:
-    """BPF_PROG_LOAD of a socket filter; a descriptor or a negative errno."""
+    """Load a socket filter (BPF_PROG_LOAD). Return a descriptor or a negative errno."""
     code = ctypes.create_string_buffer(instructions, max(len(instructions), 8))
     licence = ctypes.create_string_buffer(b"GPL")
     number = len(instructions) // 8 if count is None else count
@@ -87,9 +89,9 @@ _UNKNOWN_FLAG = 1 << 30
 _BAD_FD = 9999
 
 
-# no dataclasses: importing them takes a third of the time in which a case runs
+# Importing dataclasses would take a third of the run time of a case.
 class Outcome:
-    """One way a case may end: a positive errno (0: success) and the deepest failing function."""
+    """A possible outcome: a positive errno (0: success) and the deepest failing functions."""
 
     def __init__(self, errno: int, deepest: tuple[str, ...] = ()) -> None:
         self.errno = errno
@@ -151,7 +153,7 @@ def _info_by_fd() -> int:
 
 
 def _rejected_program() -> int:
-    # exit without having set r0: the verifier's EACCES
+    # exit without setting r0: the verifier rejects it with EACCES
     return _closing(prog_load(struct.pack("=BBhi", 0x95, 0, 0, 0)))
 
 

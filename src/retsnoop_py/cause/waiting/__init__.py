@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What threads wait for: read from /proc while they wait, and put into the user's terms."""
+"""The reasons why threads wait: read from /proc during the wait, reported in the user's terms."""

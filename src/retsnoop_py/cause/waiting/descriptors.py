@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Waiting at a file descriptor: a pipe, a socket, a terminal, a device, or several of them."""
+"""Waits for file descriptors: a pipe, a socket, a terminal, a device, or several of these."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POLLIN, _POLLOUT = 1, 4
 _MOST_POLLED = 64
 _SET_BITS = 1024
 _TERMINAL = re.compile(r"/dev/(pts/\d+|tty\w*|console|hvc\d+)")
-#: Files without a name, by what their link shows.
+#: Files without a path, by the target of their link in /proc/PID/fd.
 _ANONYMOUS = {
     "anon_inode:[eventfd]": ("event", "for another thread or process to signal an event (eventfd)"),
     "anon_inode:[timerfd]": ("timer", "for a timer (timerfd)"),
@@ -36,12 +36,12 @@ _ANONYMOUS = {
 
 
 def reading(thread: Blocked) -> Finding | None:
-    """read(2), recv(2), accept(2) and the like: what has to come, and from whom."""
+    """Return the missing input of read(2), recv(2), accept(2) etc., and the process to send it."""
     return _at(thread, thread.descriptor, is_writing=False)
 
 
 def writing(thread: Blocked) -> Finding | None:
-    """write(2), send(2), connect(2): who has to read or to answer."""
+    """Return the process that must read or answer, for write(2), send(2), connect(2)."""
     return _at(thread, thread.descriptor, is_writing=True)
 
 
@@ -65,7 +65,7 @@ def _at(thread: Blocked, descriptor: int, *, is_writing: bool) -> Finding | None
 
 
 def is_terminal(thread: Blocked) -> bool:
-    """Whether the first argument is a descriptor of a terminal."""
+    """Return True if the first argument is a descriptor of a terminal."""
     return bool(_TERMINAL.fullmatch(proc.link(thread.pid, f"fd/{thread.descriptor}")))
 
 
@@ -91,7 +91,7 @@ def _terminal(descriptor: int, target: str, *, is_writing: bool) -> Finding:
 
 
 def _pipe(thread: Blocked, descriptor: int, target: str, name: str, *, is_writing: bool) -> Finding:
-    """The processes that have the other end of a pipe open."""
+    """Return the wait for a pipe, with the processes that have its other end open."""
     holders = proc.holders(target)
     ends = [one for one in holders.found if (one.reads if is_writing else one.writes)]
     others = list(dict.fromkeys(one.pid for one in ends if one.pid != thread.pid))
@@ -123,7 +123,7 @@ def _pipe(thread: Blocked, descriptor: int, target: str, name: str, *, is_writin
 
 
 def opening(thread: Blocked) -> Finding | None:
-    """open(2) of a FIFO, which waits for the other side."""
+    """Return the wait of open(2) for another process to open the other end of a FIFO."""
     number = 0 if thread.call in ("open", "creat") else 1
     if len(thread.arguments) < number + 2 or not thread.is_in("fifo_open", "wait_for_partner"):
         return None
@@ -140,7 +140,7 @@ def opening(thread: Blocked) -> Finding | None:
 
 
 def polling(thread: Blocked) -> Finding | None:
-    """poll(2), select(2), epoll_wait(2): all that it waits for, and for how long."""
+    """Return all events that poll(2), select(2) or epoll_wait(2) waits for, and the time limit."""
     watched = list(dict.fromkeys(_watched(thread)))
     limit = _limit(thread)
     until = "" if limit is None else f" (at most {duration(limit)})"
@@ -171,7 +171,7 @@ def polling(thread: Blocked) -> Finding | None:
 
 
 def _watched(thread: Blocked) -> Iterator[tuple[int, bool]]:
-    """The descriptors, and whether only writing is waited for."""
+    """Yield each watched descriptor; True if the thread waits only to write to it."""
     if thread.call in ("poll", "ppoll") and len(thread.arguments) > 1:
         count = min(thread.arguments[1], _MOST_POLLED)
         for number, events, _ in iter_unpack("=iHH", thread.memory(0, 8 * count)):
@@ -198,7 +198,7 @@ def _of_sets(thread: Blocked) -> Iterator[tuple[int, bool]]:
 
 
 def _limit(thread: Blocked) -> float | None:
-    """The call's time limit in seconds; None without one."""
+    """Return the time limit of the call in seconds, None if it has no limit."""
     numbers: dict[str, tuple[int, Callable[[], float | None]]] = {
         "poll": (2, lambda: _milliseconds(thread.arguments[2])),
         "epoll_wait": (3, lambda: _milliseconds(thread.arguments[3])),
@@ -217,7 +217,10 @@ def _milliseconds(value: int) -> float | None:
 
 
 def seconds_at(thread: Blocked, argument: int, fraction: float) -> float | None:
-    """A time that an argument points to: seconds, and ``fraction`` of a second."""
+    """Return the seconds that an argument points to, as a timespec or timeval.
+
+    ``fraction`` is the number of units of its second field in one second.
+    """
     raw = thread.memory(argument, 16)
     if not raw:
         return None

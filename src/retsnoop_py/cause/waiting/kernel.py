@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Waiting inside the kernel, by the functions of its stack: a device, a server, a kernel lock."""
+"""Waits inside the kernel, recognized by stack functions: a device, a server, a kernel lock."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from retsnoop_py.cause.waiting.model import INFERRED, OBSERVED, UNKNOWN, Blocked
 
 __all__ = ["in_kernel", "unexamined", "unknown"]
 
-#: Functions of the stack, what is waited for then, and what to look at. The first row that matches
-#: counts; {file} is the file of the call, or its file system.
+#: Kind, stack functions, object of the wait, and advice. The first matching row is used.
+#: {file} is the file of the call.
 _ROWS: tuple[tuple[str, tuple[str, ...], str, tuple[str, ...]], ...] = (
     (
         "fuse",
@@ -71,7 +71,7 @@ _ROWS: tuple[tuple[str, tuple[str, ...], str, tuple[str, ...]], ...] = (
 
 
 def in_kernel(thread: Blocked) -> Finding | None:
-    """What the functions of the kernel stack mean."""
+    """Return the reason of the wait according to the functions in the kernel stack."""
     for kind, functions, what, advice in _ROWS:
         if not thread.is_in(*functions):
             continue
@@ -88,7 +88,7 @@ def in_kernel(thread: Blocked) -> Finding | None:
 
 
 def unknown(thread: Blocked) -> Finding:
-    """All that is known is the call and the kernel's functions."""
+    """Report only the system call and the kernel function, because the reason is unknown."""
     place = f"in the system call {thread.call}" if thread.call else "in the kernel"
     inner = _innermost(thread)
     more = f"The kernel function {inner} waits." if inner else ""
@@ -102,7 +102,7 @@ def unknown(thread: Blocked) -> Finding:
 
 
 def unexamined(thread: Blocked) -> Finding:
-    """The call of a thread for which there was no time."""
+    """Report only the system call, because there was no time to examine the thread."""
     place = f"in the system call {thread.call}" if thread.call else "in the kernel"
     return Finding(
         "unknown",
@@ -119,7 +119,7 @@ def _uninterruptible(thread: Blocked) -> str:
 
 
 def _innermost(thread: Blocked) -> str:
-    """The function that waits, behind those that all waiting goes through."""
+    """Return the innermost function of the stack that is not part of the scheduler."""
     for line in thread.stack:
         name = line.partition("+")[0]
         if not name.startswith(("schedule", "__schedule", "io_schedule")):
@@ -128,7 +128,7 @@ def _innermost(thread: Blocked) -> str:
 
 
 def _file(thread: Blocked) -> str:
-    """The path that the call is about, "" where it has none."""
+    """Return the path argument or the file of the descriptor argument, "" without either."""
     at = next(iter(thread.texts), 6)
     if at < len(thread.arguments):
         return show(proc.string(thread.pid, thread.arguments[at]))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a thread waits for, in the user's terms.
+"""The reason why a thread waits, in the user's terms.
 
-One table, as for reasons: which system calls a kind of waiting is for, and what reads the facts.
-The readers are in a module for each kind. They read /proc while the thread waits, and give None
-where what they find does not agree.
+One table lists system calls and the function that reads the facts for them. Each kind of wait has
+a module with these functions. They read /proc while the thread waits, and return None if the facts
+do not match this kind of wait.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ANY = ("*",)
 _READS = ("read", "readv", "pread*", "recv*", "accept*", "io_getevents*")
 _WRITES = ("write", "writev", "pwrite*", "send*", "connect", "splice", "copy_file_range")
 
-#: First what holds for any call, then the calls, then what the kernel's functions mean.
+#: In this order: checks for all calls, checks for single calls, kernel functions.
 _TABLE: Sequence[tuple[tuple[str, ...], Finder]] = (
     (_ANY, processes.stopped),
     (_ANY, processes.frozen),
@@ -42,13 +42,14 @@ _TABLE: Sequence[tuple[tuple[str, ...], Finder]] = (
     (_ANY, kernel.in_kernel),
     (_ANY, processes.outside),
 )
-#: Calls whose first argument is a descriptor.
+#: System calls with a file descriptor as first argument.
 _OF_DESCRIPTOR = (
     *_READS,
     *_WRITES,
     *("flock", "fcntl", "ioctl", "fsync", "fdatasync", "epoll_*wait*", "close", "ftruncate"),
 )
-#: How many arguments a call has, and names of its second one. Of others only the first is shown.
+#: Number of arguments by system call. For a call that is not listed, only the first argument and
+#: its strings are shown.
 _COUNTS = {
     **dict.fromkeys(("rt_sigsuspend", "nanosleep", "vfork"), 2),
     **dict.fromkeys(("read", "write", "readv", "writev", "accept", "connect", "poll"), 3),
@@ -59,21 +60,24 @@ _COUNTS = {
     **dict.fromkeys(("futex", "pselect6", "recvfrom", "sendto", "epoll_pwait2"), 6),
     "flock": 2,
 }
+#: Names of the values of the second argument.
 _NAMES = {
     "flock": {1: "LOCK_SH", 2: "LOCK_EX"},
     "fcntl": {7: "F_SETLKW", 38: "F_OFD_SETLKW"},
 }
-#: What holds a command up, before what is idle, before what only follows from another wait.
+#: Kinds of wait of an idle thread. They are listed after the waits that hold up the command.
 _IDLE = ("timer", "running", "signal", "poll", "event", "accept", "child", "vfork", "thread")
-#: Threads are examined for so many seconds.
+#: Time limit for examining threads.
 _SECONDS = 20.0
+#: Kinds of wait that can follow from the wait of another thread. They are listed last.
 _FOLLOWS = ("pipe", "socket", "child", "vfork", "thread", "poll")
 
 
 def wait_of(thread: Blocked) -> Wait:
-    """What ``thread`` waits for.
+    """Return the wait of ``thread`` with its reason.
 
-    A thread that has gone on meanwhile does not wait: what was read is of several calls.
+    If the thread has made another call in the meantime, the facts belong to several calls. The
+    thread is then reported as busy.
     """
     found = _wait_of(with_stack(thread))
     if thread.state != "R" and has_moved(thread):
@@ -91,10 +95,10 @@ def _wait_of(thread: Blocked) -> Wait:
 
 
 def waits_of(threads: Iterable[Blocked]) -> tuple[Wait, ...]:
-    """What all of them wait for, with deadlocks among them; see :func:`ordered`.
+    """Return the waits of all threads, including deadlocks; for the order, see :func:`ordered`.
 
-    After 20 s, the call alone is reported of further threads: a process may have hundreds of
-    threads, and the table of sockets that is read for each may have a million rows.
+    After 20 s, only the system call is reported for the remaining threads: a process may have
+    hundreds of threads, and examining each may read a table of a million sockets.
     """
     end = time.monotonic() + _SECONDS
     with proc.searched_once():
@@ -108,10 +112,10 @@ def waits_of(threads: Iterable[Blocked]) -> tuple[Wait, ...]:
 
 
 def ordered(waits: Sequence[Wait]) -> tuple[Wait, ...]:
-    """The same, what explains most first: what another one of them does not explain, nor idleness.
+    """Return the waits, the most important first.
 
-    A process that waits for its child, or at a pipe for another process of the command, comes
-    behind that one.
+    The order is: waits with an outside cause, idle threads, waits for another thread of the list.
+    For example, a process that waits for its child comes after the child.
     """
     there = {one.thread.tid for one in waits}
 
@@ -124,7 +128,7 @@ def ordered(waits: Sequence[Wait]) -> tuple[Wait, ...]:
 
 
 def _with_deadlocks(waits: Sequence[Wait]) -> list[Wait]:
-    """The same with what is only seen of several together: circles, and threads that all wait."""
+    """Return the waits, with deadlocks added: cycles, and processes with only waiting threads."""
     on = {one.thread.tid: one.found.on for one in waits}
     found: list[Wait] = []
     for one in waits:
@@ -142,7 +146,10 @@ def _name(waits: Sequence[Wait], tid: int) -> str:
 
 
 def _circle(start: int, on: dict[int, tuple[int, ...]]) -> list[int]:
-    """The way from ``start`` back to it, by what each waits for first; empty where none leads."""
+    """Return the cycle of threads through ``start``, empty if there is no cycle.
+
+    Each thread is followed to the first thread that it waits for.
+    """
     way = [start]
     while (after := next(iter(on.get(way[-1], ())), None)) is not None:
         if after == start:
@@ -154,7 +161,7 @@ def _circle(start: int, on: dict[int, tuple[int, ...]]) -> list[int]:
 
 
 def _all_waiting(one: Wait, waits: Sequence[Wait]) -> Wait:
-    """Of a futex: whether all threads of the process wait like that, so that none can wake it."""
+    """Add to the wait for a futex that all threads of the process wait, so none can wake it."""
     if one.found.kind != "futex":
         return one
     own = [other for other in waits if other.thread.pid == one.thread.pid]
@@ -171,7 +178,7 @@ def _all_waiting(one: Wait, waits: Sequence[Wait]) -> Wait:
 
 
 def _arguments(thread: Blocked) -> str:
-    """The arguments as text: descriptors with their files, strings, and numbers."""
+    """Return the arguments as text: descriptors with their files, strings, and numbers."""
     if not thread.arguments:
         return ""
     count = _COUNTS.get(thread.call, max((1, *(at + 1 for at in thread.texts))))
@@ -190,7 +197,7 @@ def _arguments(thread: Blocked) -> str:
 
 
 def _number(value: int) -> str:
-    """Small numbers as such, with their sign; others, as addresses, in hexadecimal."""
+    """Format small numbers in decimal with their sign, others in hexadecimal like addresses."""
     for bits in (32, 64):
         if (1 << bits) - 4096 < value < 1 << bits:
             return str(value - (1 << bits))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Waiting for a lock: of a file (flock, fcntl), or of memory (futex)."""
+"""Waits for a lock on a file (flock, fcntl) or in memory (futex)."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _WAITING = (7, 38)
 #: futex(2): the command without its flags.
 _COMMAND = 0x7F
 _WAIT, _LOCK_PI, _WAIT_BITSET, _WAIT_REQUEUE_PI, _LOCK_PI2 = 0, 6, 9, 11, 13
-#: Bits of the word of a futex that the kernel knows the owner of.
+#: Bits of the word of a futex that contains its owner: thread id, and "has waiters".
 _TID, _WAITERS = 0x3FFFFFFF, 0x80000000
-#: Where glibc keeps the owner of a pthread_mutex_t, bytes behind the lock's word.
+#: Offset of the owner in glibc's pthread_mutex_t, in bytes from the lock word.
 _OWNER = 8
 _DEBUGGER = (
     "gdb -p {pid} -batch -ex 'thread apply all bt' shows where each thread of it is; py-spy dump "
@@ -29,7 +29,7 @@ _DEBUGGER = (
 
 
 def file_lock(thread: Blocked) -> Finding | None:
-    """flock(2), lockf(3), or fcntl(2) with F_SETLKW: the file, and who holds the lock."""
+    """Return the file and the lock's holders for flock(2), lockf(3), fcntl(2) with F_SETLKW."""
     if thread.call == "fcntl" and thread.arguments[1:2] and thread.arguments[1] not in _WAITING:
         return None
     row, held = _rows(thread.pid, proc.inode(thread.pid, thread.descriptor))
@@ -71,9 +71,9 @@ def file_lock(thread: Blocked) -> Finding | None:
 
 
 def _rows(pid: int, inode: int) -> tuple[list[str], list[str]]:
-    """The row of /proc/locks that the process waits in, and that of the lock, without numbers.
+    """Return the rows of /proc/locks for the waiting process and for the lock, without numbers.
 
-    Of an OFD lock the kernel lists no process, so that the file alone has to do.
+    The kernel lists no process for an OFD lock, so its waiting row is found by the file alone.
     """
     held: list[str] = []
     for line in proc.text_of("locks").splitlines():
@@ -97,7 +97,11 @@ def owners_of(inode: int) -> list[int]:
 
 
 def _owners(of: str, held: list[str], waiter: int, search: Search) -> list[int]:
-    """Who has the lock: who took it, if it still lives, else who inherited the open file."""
+    """Return the holders of a lock.
+
+    These are the process that acquired it, if it still runs, and for locks of open files all other
+    processes that have the file open with this lock.
+    """
     taker = int(held[3])
     found = [taker] if taker > 0 and proc.comm(taker) and taker != waiter else []
     if held[0] == "POSIX":
@@ -115,7 +119,7 @@ def _owners(of: str, held: list[str], waiter: int, search: Search) -> list[int]:
 
 
 def futex(thread: Blocked) -> Finding | None:
-    """A lock, a condition variable or the end of a thread, as far as the word in memory tells."""
+    """Return the wait for a lock, a condition variable or a thread's end, from the futex word."""
     if len(thread.arguments) < 4:
         return None
     address, operation, value, timeout = thread.arguments[:4]

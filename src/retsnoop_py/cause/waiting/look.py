@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Looks at the threads of processes, as they are at this moment."""
+"""Read the present state of the threads of processes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from retsnoop_py.value import replace
 
 __all__ = ["Known", "descendants", "has_moved", "look", "with_stack"]
 
-#: More threads than these are not looked at.
+#: The maximum number of threads to read.
 _MOST_THREADS = 512
-#: What a call is that goes on after a signal, by the functions of its stack (restart_syscall).
+#: Original name of a system call that continues as restart_syscall, by its stack functions.
 _RESTARTED = (
     ("*nanosleep*", "nanosleep"),
     ("*futex*", "futex"),
@@ -28,17 +28,17 @@ _RESTARTED = (
 
 
 class Known(Protocol):
-    """What a watch knows of threads beside /proc."""
+    """Facts about threads that a watch recorded and /proc does not have."""
 
     def begun(self, tid: int, number: int) -> int | None:
-        """When a thread's call began, ns of CLOCK_MONOTONIC; None where that is not known."""
+        """Return the start of a thread's call in ns of CLOCK_MONOTONIC, None if unknown."""
 
     def stop_of(self, pid: int) -> tuple[int, int] | None:
-        """The last signal that stops the process, and its sender; None if none was seen."""
+        """Return the last signal that stopped the process, and its sender; None if not seen."""
 
 
 def descendants(roots: Iterable[int]) -> list[int]:
-    """The processes ``roots`` that are there, and their children, and theirs, in that order."""
+    """Return the existing processes of ``roots``, then their children, then grandchildren etc."""
     found: list[int] = []
     waiting = list(roots)
     while waiting:
@@ -50,7 +50,7 @@ def descendants(roots: Iterable[int]) -> list[int]:
 
 
 def look(pids: Iterable[int], machine: str, known: Known) -> list[Blocked]:
-    """The threads of these processes, without those that have ended."""
+    """Return the threads of the processes, except threads that have ended."""
     found: list[Blocked] = []
     for pid in pids:
         for tid in proc.threads(pid):
@@ -89,12 +89,12 @@ def _thread(pid: int, tid: int, machine: str, known: Known) -> Blocked | None:
 
 
 def has_moved(thread: Blocked) -> bool:
-    """Whether the thread is in another call than it was, or has ended."""
+    """Return True if the thread has left its system call, or has ended."""
     return proc.text(thread.pid, f"task/{thread.tid}/syscall") != thread.place
 
 
 def with_stack(thread: Blocked) -> Blocked:
-    """The same with the kernel's functions; of a call that was begun again, with its first name."""
+    """Return the thread with its kernel stack; restart_syscall becomes the original call."""
     lines = proc.text(thread.pid, f"task/{thread.tid}/stack").splitlines()
     found = replace(thread, stack=tuple(line.partition("] ")[2] for line in lines))
     if found.call == "restart_syscall":

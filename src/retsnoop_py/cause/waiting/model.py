@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A thread that waits, and what was found out about it."""
+"""A waiting thread, and the facts about its wait."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ UNKNOWN: Certainty = "unknown"
 
 
 class Blocked(Value):
-    """A thread, as /proc shows it.
+    """A thread, with its facts from /proc.
 
     * ``name``: its comm; ``state``: the letter of /proc/PID/stat
-    * ``call``: the system call as in asm/unistd.h; "" outside of one, as in a page fault
-    * ``arguments``: six registers; empty where they cannot be read
-    * ``begun``: when the call began, ns of CLOCK_MONOTONIC; None if it began before the watch
-    * ``seen``: when this was read, ns of CLOCK_MONOTONIC
-    * ``stack``: the kernel's functions as ``name+0x1/0x2 [module]``, innermost first; empty where
-      the kernel does not show it
-    * ``texts``: which arguments are strings
-    * ``place``: all of /proc/PID/task/TID/syscall, which changes with each call
-    * ``stop``: the last signal that stops and its sender's PID, where they were seen
+    * ``call``: the system call as in asm/unistd.h; "" outside of system calls (a page fault)
+    * ``arguments``: six registers; empty if they cannot be read
+    * ``begun``: start of the call, ns of CLOCK_MONOTONIC; None if it began before the watch
+    * ``seen``: time of reading these facts, ns of CLOCK_MONOTONIC
+    * ``stack``: the kernel's functions as ``name+0x1/0x2 [module]``, innermost first; empty if
+      the kernel does not show them
+    * ``texts``: indexes of the arguments that are strings
+    * ``place``: the text of /proc/PID/task/TID/syscall, which changes with each call
+    * ``stop``: the last stop signal and its sender's PID, if they were seen
     """
 
     pid: int
@@ -63,33 +63,33 @@ class Blocked(Value):
 
     @property
     def since_s(self) -> float | None:
-        """For how many seconds it has been in the call."""
+        """The time in the call, in seconds; None if its start is unknown."""
         return None if self.begun is None else max(self.seen - self.begun, 0) / 1e9
 
     @property
     def who(self) -> str:
-        """``sleep (PID 12)``, of another thread than the first one with its id."""
+        """``sleep (PID 12)``; for all threads except the first, with the thread id."""
         if self.pid == self.tid:
             return f"{self.name} (PID {self.pid})"
         return f"{self.name} (PID {self.pid}, thread {self.tid})"
 
     def is_in(self, *patterns: str) -> bool:
-        """Whether a function of one of these patterns is in the kernel stack."""
+        """Return True if a function in the kernel stack matches one of the patterns."""
         names = [one.partition("+")[0] for one in self.stack]
         return any(fnmatchcase(name, one) for name in names for one in patterns)
 
     def memory(self, number: int, size: int) -> bytes:
-        """``size`` bytes that the argument ``number`` points to; b"" where they cannot be read."""
+        """Return ``size`` bytes at the pointer argument ``number``; b"" if they are unreadable."""
         if number >= len(self.arguments) or not self.arguments[number]:
             return b""
         return proc.memory(self.pid, self.arguments[number], size)
 
 
 class Finding(Value):
-    """What a thread waits for.
+    """The reason of a thread's wait.
 
     * ``text``: the sentence without its subject; ``{waits}`` stands for ``has waited 4.2 s``
-    * ``more``: further sentences; ``advice``: what to change or to look at next
+    * ``more``: further sentences; ``advice``: changes to make, or what to check next
     * ``certainty``: OBSERVED, INFERRED or UNKNOWN
     * ``facts``: the facts of this kind by name, for programs
     * ``on``: ids of the processes or threads that have to act first
@@ -108,7 +108,7 @@ Finder = Callable[[Blocked], Finding | None]
 
 
 class Wait(Value):
-    """A thread and what it waits for, in words; ``arguments`` are the call's, as text."""
+    """A thread and the reason of its wait; ``arguments`` are the arguments of its call as text."""
 
     thread: Blocked
     found: Finding
@@ -116,17 +116,17 @@ class Wait(Value):
 
     @property
     def sentence(self) -> str:
-        """Who waits, for how long and for what, in one or more sentences."""
+        """The thread, the duration of its wait and the reason, in one or more sentences."""
         since = self.thread.since_s
         waits = "waits" if since is None else f"has waited {duration(since)}"
-        # not format(): a path may have braces
+        # format() would fail for a path that contains braces
         text = self.found.text.replace("{waits}", waits, 1)
         more = f" {self.found.more}" if self.found.more else ""
         return f"{self.thread.who} {text}.{more}"
 
 
 def duration(seconds: float) -> str:
-    """A time for people: ``4.2 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 days``."""
+    """Format a duration for people: ``4.2 s``, ``3 min 20 s``, ``2 h 5 min``, ``3 days``."""
     if seconds < 60:
         return f"{seconds:.1f} s".replace(".0 s", " s")
     if seconds < 3600:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What /proc shows of a process. Nothing here raises: a process may end at any moment."""
+"""Read facts about processes from /proc.
+
+No function raises an error if the process has ended, which can happen at any moment.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +41,14 @@ __all__ = [
     "who",
 ]
 
-#: A command line in a sentence takes so many characters at most.
+#: Maximum length of a command line in a sentence, in characters.
 _COMMAND = 60
 _MOST_HOLDERS = 20
 _STRING = 256
 
 
 class Holder(Value):
-    """A process that has a file open, and how: ``flags`` as for open(2)."""
+    """A process that has a file open; ``flags`` are those of open(2)."""
 
     pid: int
     descriptor: int
@@ -53,22 +56,22 @@ class Holder(Value):
 
     @property
     def reads(self) -> bool:
-        """Whether it may read."""
+        """True if the descriptor is open for reading."""
         return self.flags & os.O_ACCMODE in (os.O_RDONLY, os.O_RDWR)
 
     @property
     def writes(self) -> bool:
-        """Whether it may write."""
+        """True if the descriptor is open for writing."""
         return self.flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR)
 
 
 def text(pid: int, name: str) -> str:
-    """A file of the process's folder, "" where it cannot be read."""
+    """Return the text of a file in /proc/PID, "" if it cannot be read."""
     return text_of(f"{pid}/{name}")
 
 
 def text_of(name: str) -> str:
-    """A file of /proc, "" where it cannot be read."""
+    """Return the text of a file in /proc, "" if it cannot be read."""
     try:
         with open(f"/proc/{name}", errors="replace") as file:
             return file.read()
@@ -77,7 +80,7 @@ def text_of(name: str) -> str:
 
 
 def link(pid: int, name: str) -> str:
-    """Where a link of the process's folder leads, "" where it cannot be read."""
+    """Return the target of a link in /proc/PID, "" if it cannot be read."""
     try:
         return os.readlink(f"/proc/{pid}/{name}")
     except OSError:
@@ -85,12 +88,12 @@ def link(pid: int, name: str) -> str:
 
 
 def net(pid: int, name: str) -> list[list[str]]:
-    """The rows of /proc/PID/net/NAME in words, without the heading."""
+    """Return the words of each row of /proc/PID/net/NAME, without the heading."""
     return [row.split() for row in text(pid, f"net/{name}").splitlines()[1:]]
 
 
 def memory(pid: int, address: int, size: int) -> bytes:
-    """The process's memory at an address, b"" where it cannot be read as a whole."""
+    """Return memory of the process, b"" unless all ``size`` bytes can be read."""
     try:
         with open(f"/proc/{pid}/mem", "rb", buffering=0) as file:
             found = os.pread(file.fileno(), size, address)
@@ -100,7 +103,7 @@ def memory(pid: int, address: int, size: int) -> bytes:
 
 
 def string(pid: int, address: int) -> str:
-    """A string of the process's memory, without what is longer than 256 bytes."""
+    """Return a string from the memory of the process, cut after 256 bytes."""
     page = 4096
     first = min(page - address % page, _STRING)
     found = memory(pid, address, first)
@@ -110,7 +113,7 @@ def string(pid: int, address: int) -> str:
 
 
 def pids() -> list[int]:
-    """All processes."""
+    """Return the ids of all processes."""
     try:
         return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
     except OSError:
@@ -118,7 +121,7 @@ def pids() -> list[int]:
 
 
 def threads(pid: int) -> list[int]:
-    """The ids of a process's threads, the first one first."""
+    """Return the ids of a process's threads, the main thread first."""
     try:
         found = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
     except OSError:
@@ -127,20 +130,23 @@ def threads(pid: int) -> list[int]:
 
 
 def stat_words(pid: int, tid: int) -> tuple[str, list[str]]:
-    """The thread's comm, and the words of its stat from the state on; none if it has ended."""
+    """Return the thread's comm and the words of its stat from the state on.
+
+    Both are empty if the thread has ended.
+    """
     found = text(pid, f"task/{tid}/stat")
     before, bracket, behind = found.rpartition(")")
     return (before.partition("(")[2], behind.split()) if bracket else ("", [])
 
 
 def parent(pid: int) -> int:
-    """The parent's id; 0 if there is none."""
+    """Return the PID of the parent, 0 for a process without a parent."""
     words = stat_words(pid, pid)[1]
     return int(words[1]) if len(words) > 1 else 0
 
 
 def children(pid: int) -> list[int]:
-    """The process's children, by id."""
+    """Return the PIDs of the children, sorted."""
     if _has_children():
         lists = (text(pid, f"task/{tid}/children") for tid in threads(pid))
         return sorted(int(one) for found in lists for one in found.split())
@@ -149,17 +155,17 @@ def children(pid: int) -> list[int]:
 
 @cache
 def _has_children() -> bool:
-    """Whether /proc lists the children of a thread (CONFIG_PROC_CHILDREN)."""
+    """Return True if /proc lists the children of a thread (CONFIG_PROC_CHILDREN)."""
     return os.path.exists(f"/proc/{os.getpid()}/task/{os.getpid()}/children")
 
 
 def comm(pid: int) -> str:
-    """Its name, "" if it has ended."""
+    """Return the name (comm) of the process, "" if it has ended."""
     return text(pid, "comm").strip()
 
 
 def who(pid: int) -> str:
-    """``PID 12 (sleep 100)``: a process with its command line."""
+    """Return a process with its command line: ``PID 12 (sleep 100)``."""
     words = " ".join(text(pid, "cmdline").replace("\0", " ").split()) or comm(pid)
     if len(words) > _COMMAND:
         words = words[: _COMMAND - 3] + "..."
@@ -167,7 +173,7 @@ def who(pid: int) -> str:
 
 
 def open_flags(pid: int, descriptor: int) -> int:
-    """How a descriptor was opened, as for open(2); 0 where that cannot be read."""
+    """Return the open(2) flags of a descriptor, 0 if they cannot be read."""
     for line in text(pid, f"fdinfo/{descriptor}").splitlines():
         if line.startswith("flags:"):
             return int(line.split()[1], 8)
@@ -175,7 +181,7 @@ def open_flags(pid: int, descriptor: int) -> int:
 
 
 def inode(pid: int, descriptor: int) -> int:
-    """The inode number of a descriptor's file; 0 where it cannot be read."""
+    """Return the inode number of a descriptor's file, 0 if it cannot be read."""
     try:
         return os.stat(f"/proc/{pid}/fd/{descriptor}").st_ino
     except OSError:
@@ -183,7 +189,7 @@ def inode(pid: int, descriptor: int) -> int:
 
 
 def descriptors(pid: int) -> list[int]:
-    """The open descriptors of a process."""
+    """Return the open descriptors of a process."""
     try:
         return sorted(int(name) for name in os.listdir(f"/proc/{pid}/fd"))
     except OSError:
@@ -191,14 +197,14 @@ def descriptors(pid: int) -> list[int]:
 
 
 class Holders(Value):
-    """The processes that have a file open; ``remark``: a sentence if the search was cut, or ""."""
+    """The processes that have a file open; ``remark`` is a sentence if the search was cut short."""
 
     found: tuple[Holder, ...]
     remark: str = ""
 
 
 class _Index:
-    """The descriptors of all processes by target, read by one search."""
+    """The descriptors of all processes by link target, read in one search."""
 
     def __init__(self) -> None:
         search = Search()
@@ -223,7 +229,7 @@ _index: ContextVar[list[_Index] | None] = ContextVar("_index", default=None)
 
 @contextmanager
 def searched_once() -> Iterator[None]:
-    """Read the open files of all processes at most once within the body, for all questions."""
+    """Within the body, read the open files of all processes at most once."""
     token = _index.set([])
     try:
         with together():
@@ -233,7 +239,7 @@ def searched_once() -> Iterator[None]:
 
 
 def holders(target: str) -> Holders:
-    """Which processes have open what ``target`` names (``pipe:[123]``, ``/dev/fuse``)."""
+    """Return the processes that have ``target`` open (``pipe:[123]``, ``/dev/fuse``)."""
     kept = _index.get()
     if kept is None:
         return _Index().holders(target)
@@ -243,7 +249,7 @@ def holders(target: str) -> Holders:
 
 
 def is_fifo(path: Path) -> bool:
-    """Whether a path is a named pipe."""
+    """Return True if a path is a FIFO."""
     try:
         return stat.S_ISFIFO(path.stat().st_mode)
     except (OSError, ValueError):
@@ -251,5 +257,5 @@ def is_fifo(path: Path) -> bool:
 
 
 def root_of(pid: int, path: str) -> Path:
-    """A path as the process sees it, for us."""
+    """Return the path, for this process, of a path in the root directory of another process."""
     return Path(f"/proc/{pid}/root") / path.lstrip("/")

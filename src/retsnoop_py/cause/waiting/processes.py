@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Waiting for a child, a signal or the time; and threads that are stopped or do not wait."""
+"""Waits for a child, a signal or a timer; and threads that are stopped or do not wait."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _STOPS = (signal.SIGSTOP, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
 
 
 def child(thread: Blocked) -> Finding | None:
-    """wait4(2) and waitid(2): which children."""
+    """Return the children that wait4(2) or waitid(2) waits for."""
     if not thread.arguments:
         return None
     number = _signed(thread.arguments[1 if thread.call == "waitid" else 0])
@@ -65,7 +65,7 @@ def _signed(value: int) -> int:
 
 
 def vfork(thread: Blocked) -> Finding | None:
-    """A child that shares the memory has to run a program or to end."""
+    """Return the wait for a child of vfork to run a program or end: it shares the memory."""
     if not thread.is_in("*wait_for_vfork*", "wait_for_completion*", "kernel_clone"):
         return None
     own = proc.children(thread.pid)
@@ -81,7 +81,7 @@ def vfork(thread: Blocked) -> Finding | None:
 
 
 def sleeping(thread: Blocked) -> Finding | None:
-    """nanosleep(2) and clock_nanosleep(2): for how long."""
+    """Return the duration or end of nanosleep(2) and clock_nanosleep(2)."""
     is_absolute = False
     if thread.call == "clock_nanosleep" and len(thread.arguments) > 2:
         wanted = seconds_at(thread, 2, 1e9)
@@ -105,7 +105,7 @@ def sleeping(thread: Blocked) -> Finding | None:
 
 
 def signals(thread: Blocked) -> Finding | None:
-    """pause(2), sigsuspend(2), sigtimedwait(2)."""
+    """Return the wait of pause(2), sigsuspend(2) or sigtimedwait(2) for a signal."""
     return Finding(
         "signal",
         "{waits} for a signal",
@@ -115,7 +115,7 @@ def signals(thread: Blocked) -> Finding | None:
 
 
 def _mask(thread: Blocked, name: str) -> str:
-    """A set of signals from the thread's status, by name."""
+    """Return the names of a set of signals in the thread's status."""
     for line in proc.text(thread.pid, f"task/{thread.tid}/status").splitlines():
         if line.startswith(f"{name}:"):
             bits = int(line.split()[1], 16)
@@ -124,7 +124,7 @@ def _mask(thread: Blocked, name: str) -> str:
 
 
 def stopped(thread: Blocked) -> Finding | None:
-    """The process is stopped by a signal, or by a tracer."""
+    """Report that a signal or a tracer stopped the process."""
     if thread.state == "t":
         tracer = _tracer(thread)
         return Finding(
@@ -159,9 +159,9 @@ def stopped(thread: Blocked) -> Finding | None:
 
 
 def _stop_signal(thread: Blocked) -> tuple[str, int, Certainty]:
-    """The signal that stopped it ("": not known), its sender (0: not known), the certainty.
+    """Return the stop signal ("": unknown), its sender (0: unknown) and the certainty.
 
-    The parent's wait(2) takes the number away from /proc.
+    After the parent's wait(2), /proc no longer shows the signal number.
     """
     if thread.stop is not None:
         return signal.Signals(thread.stop[0]).name, thread.stop[1], OBSERVED
@@ -183,7 +183,7 @@ def _tracer(thread: Blocked) -> int:
 
 
 def frozen(thread: Blocked) -> Finding | None:
-    """The process's cgroup is frozen."""
+    """Report that the cgroup of the process is frozen."""
     if not thread.is_in("do_freezer_trap", "cgroup_enter_frozen", "__refrigerator"):
         return None
     path = next(
@@ -201,7 +201,7 @@ def frozen(thread: Blocked) -> Finding | None:
 
 
 def running(thread: Blocked) -> Finding | None:
-    """It does not wait: it computes."""
+    """Report a thread that runs instead of waiting."""
     if thread.state != "R":
         return None
     used = _processor_seconds(thread)
@@ -216,7 +216,7 @@ def running(thread: Blocked) -> Finding | None:
 
 
 def busy(thread: Blocked) -> Finding:
-    """It makes one system call after the other."""
+    """Report a thread that makes one system call after another."""
     return Finding(
         "running",
         "does not wait long. It makes one system call after the other",
@@ -233,7 +233,7 @@ def _processor_seconds(thread: Blocked) -> float | None:
 
 
 def outside(thread: Blocked) -> Finding | None:
-    """It waits outside of a system call: for memory."""
+    """Return the wait for memory, outside of system calls."""
     if thread.call or thread.state in "ZX":
         return None
     if thread.is_in("*fault*"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Waiting for a peer: which address, which state, and who is at the other end."""
+"""Waits for the peer of a socket: its address, its state, and the process at the other end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HEADER, _REQUESTED, _ANSWER = "=IHHII", "=BBHIIIII", "=BBBBIII"
 
 
 class Connection(Value):
-    """An IP socket as /proc/net has it; ``queue``: bytes that the other side has not taken."""
+    """An IP socket from /proc/net; ``queue`` is the number of bytes that the peer has not read."""
 
     kind: str
     state: str
@@ -38,7 +38,7 @@ class Connection(Value):
 
 
 def of_socket(thread: Blocked, inode: str, *, writing: bool) -> Finding | None:
-    """What the other side of a socket has to do; None for a family that is not known here."""
+    """Return the action that the peer of a socket must take; None for an unsupported family."""
     found = _connection(thread.pid, inode)
     if found is not None:
         return _of_ip(thread, found, writing=writing)
@@ -57,7 +57,7 @@ def _connection(pid: int, inode: str) -> Connection | None:
 
 
 def _address(text: str) -> Address:
-    """``0100007F:1F90``: words of four bytes in the machine's order."""
+    """Parse an address such as ``0100007F:1F90``, in 4-byte words of the machine's byte order."""
     host, _, port = text.partition(":")
     raw = b"".join(
         int(host[at : at + 8], 16).to_bytes(4, "little") for at in range(0, len(host), 8)
@@ -131,7 +131,7 @@ def _connecting(address: Address, facts: tuple[tuple[str, int | str], ...] = ())
 
 
 def _local_peer(pid: int, found: Connection) -> tuple[int, str]:
-    """The process of this machine that has the other end, or 0 and why none was found."""
+    """Return the local process at the other end, or 0 and a remark on a search cut short."""
     for kind in ("tcp", "tcp6"):
         for row in proc.net(pid, kind):
             if len(row) < 10 or row[9] == "0":
@@ -145,7 +145,7 @@ def _local_peer(pid: int, found: Connection) -> tuple[int, str]:
 
 
 def _target(thread: Blocked) -> Address | None:
-    """The address that connect(2) is given."""
+    """Return the address argument of connect(2)."""
     size = thread.arguments[2] if len(thread.arguments) > 2 else 0
     return read_address(thread.memory(1, min(size, 128)))
 
@@ -208,7 +208,7 @@ def _name_of(pid: int, inode: int) -> str:
 
 
 def _unix_peer(inode: int) -> int:
-    """The inode of a unix socket's other end, 0 where the kernel does not tell it."""
+    """Return the inode of the peer of a unix socket, 0 if the kernel does not report it."""
     every = 0xFFFFFFFF  # any state, any cookie
     body = pack(_REQUESTED, socket.AF_UNIX, 0, 0, every, inode, _SHOW_PEER, every, every)
     size = calcsize(_HEADER)
