@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""``make bench``: this tool against its peers, side by side in one guest run per kernel."""
+"""``make bench``: compare retsnoop-py with similar tools, in one guest per kernel."""

@@ -24,7 +24,7 @@ import retsnoop_py
 from retsnoop_py.errors import RetsnoopError
 
 KERNELS = ("5.10", "6.1", "6.12", "7.2")
-#: Older ones do not get as far as their console when the clock counts instructions (QEMU 7.2).
+#: Under QEMU 7.2, older kernels do not reach their console if the clock counts instructions.
 COUNTED = ("6.12", "7.2")
 
 
@@ -43,7 +43,12 @@ def parse(words: list[str]) -> argparse.Namespace:
     add("--tools", nargs="+", choices=NAMES, default=NAMES, help="tools to run (default: all)")
     counted = f"by counted instructions, for a busy machine: {' '.join(COUNTED)} only"
     add("--icount", action="store_true", help=counted)
-    add("--json", type=Path, metavar="FILE", help="write the results; what it has is completed")
+    add(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="write the results to a file, and add them to its existing results",
+    )
     add("--show", type=Path, metavar="FILE", help="measure nothing, take results of --json")
     add("--write-docs", action="store_true", help=f"put the tables into {DOCS}")
     options = parser.parse_args(words)
@@ -71,7 +76,7 @@ def bench(kernel: str, options: argparse.Namespace, tools: tuple[Tool, ...]) -> 
 
 
 def publish(results: KernelResults, options: argparse.Namespace) -> None:
-    """Print one kernel's table and write the files that were asked for."""
+    """Print the table of one kernel and write the requested files."""
     print(section(results), end="\n\n", flush=True)
     for row in unmet(results):
         print(f"not met: {row.selection}: {row.what}", file=sys.stderr)
@@ -80,12 +85,12 @@ def publish(results: KernelResults, options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Measure and publish kernel after kernel."""
+    """Measure each kernel and publish its results."""
     if options.show:
         for results in read_results(options.show).values():
             publish(results, options)
         return
-    # as an installation does it; a guest could not keep what it compiles
+    # an installation also compiles it; a guest cannot store compiled files
     compileall.compile_dir(Path(retsnoop_py.__file__).parent, quiet=1)
     tools = find_tools(options.tools)
     for tool in tools:
@@ -101,7 +106,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Run the bench; 0, 130 after Ctrl-C or SIGTERM, an error's own status."""
+    """Run the bench. Return 0, 130 after Ctrl-C or SIGTERM, or the status of an error."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         run(parse(sys.argv[1:]))

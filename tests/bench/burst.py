@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""More sessions at once than can be shown meanwhile, and how fast a replay shows them."""
+"""A burst of more sessions than can be printed in time, and the speed of its replay."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tests.bench.selections import Selection
 
 BURST = "burst"
 STEP = "burst:missing:100000"
-#: What BPF_MAP_LOOKUP_ELEM of a missing key crosses behind its entry function: seven with that.
+#: With its entry function, these are seven functions that BPF_MAP_LOOKUP_ELEM calls for a missing
+#: key.
 FUNCTIONS = (
     "__sys_bpf",
     "bpf_check_uarg_tail_zero",
@@ -20,7 +21,7 @@ FUNCTIONS = (
     "bpf_map_value_size*",
     "bpf_map_copy_value",
 )
-#: Where others are inlined, and there is no BPF LSM.
+#: The same number of functions on 5.10, which inlines others and has no BPF LSM.
 FUNCTIONS_5_10 = (
     "capable",
     "security_bpf",
@@ -33,22 +34,22 @@ _MARKS = ("→", "←", "↔", "◎")
 
 
 def burst_of(kernel: str) -> Selection:
-    """What is traced in a burst on that kernel."""
+    """Return the selection for a burst on a kernel."""
     names = FUNCTIONS_5_10 if kernel == "5.10" else FUNCTIONS
     return Selection(BURST, entry="__x64_sys_bpf", names=names, options=("-T", "-S"))
 
 
 def rendering(tool: str, path: Path) -> dict[str, float]:
-    """Rows of call traces shown in a second by replaying the recording, as text and as JSON.
+    """Return the call trace rows printed per second by a replay, as text and as JSON.
 
-    It is the best of three replays, start-up included.
+    This is the best of three replays, including start-up.
     """
     rows = rows_of(tool, path)
     return {form: rows / _seconds(tool, path, form) for form in ("text", "json")}
 
 
 def rows_of(tool: str, path: Path) -> int:
-    """The rows of all call traces."""
+    """Return the number of rows of all call traces."""
     argv = [tool, "replay", str(path)]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as replay:
         assert replay.stdout is not None

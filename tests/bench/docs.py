@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The tables in docs/benchmarks.md: each kernel's stands between two markers."""
+"""The tables in docs/benchmarks.md, each between two markers of its kernel."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ DOCS = Path("docs/benchmarks.md")
 
 
 def section(results: KernelResults) -> str:
-    """What stands between a kernel's markers."""
+    """Return the text between the markers of a kernel."""
     told = "\n".join(notes(results))
     head = f"### Linux {results.kernel}: {results.release}, {results.date}"
     return "\n".join([head, "", told, "", *table(results)])
 
 
 def rewritten(text: str, results: KernelResults) -> str:
-    """``text`` with the kernel's section replaced. Raises ValueError if it has no markers."""
+    """Return ``text`` with the kernel's section replaced. Raise ValueError without its markers."""
     begin, end = f"<!-- bench {results.kernel} -->\n", f"<!-- end {results.kernel} -->"
     if begin not in text or end not in text:
         raise ValueError(f"{DOCS} has no markers for {results.kernel}: {begin.strip()} and {end}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Runs in a guest, timed by ``meter`` there; a guest that a run spoilt is booted anew."""
+"""Runs in a guest, timed by ``meter`` in it. A guest that a run has damaged is rebooted."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tests.bench.tools import Start
 from retsnoop_py.vm.errors import KernelCrashed, VmTimeout
 from retsnoop_py.vm.machine import Machine
 
-#: The last step of a run whose end is not worth the time.
+#: The last step of a run that ends without waiting for the tool to detach.
 LEAVE = "leave"
 _SOURCES = ("meter.c", "loop.c")
 _NS = 1e9
 _KIB_PER_MIB = 1024
-_LIMIT, _EARLY = 3, 4  # meter's own statuses
+_LIMIT, _EARLY = 3, 4  # exit statuses of meter
 _SPARE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run gave: a value for each measure, in the units of the results.
+    """The result of a run: a value for each measure, in the units of the results.
 
-    ``over`` is the phase that did not end within the limit; ``problem`` what went wrong.
+    ``over`` is the phase that exceeded the limit; ``problem`` is a description of a failure.
     """
 
     values: Mapping[str, float] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Outcome:
 
 
 def compile_meter(folder: Path) -> Path:
-    """Compile ``meter`` into ``folder``, static, so that it is light. Needs gcc."""
+    """Compile ``meter`` into ``folder``, static for a small footprint. Requires gcc."""
     meter = folder / "meter"
     sources = [str(Path(__file__).parent / name) for name in _SOURCES]
     argv = ["gcc", "-O2", "-Wall", "-Werror", "-static", "-o", str(meter), *sources]
@@ -47,7 +47,7 @@ def compile_meter(folder: Path) -> Path:
 
 
 def read_meter(text: str) -> Outcome:
-    """What meter's lines say; the values of phases that ended."""
+    """Return the values of all finished phases from the output of meter."""
     values: dict[str, float] = {}
     over = problem = ""
     for line in text.splitlines():
@@ -61,7 +61,7 @@ def read_meter(text: str) -> Outcome:
         elif name in {"held", "report"}:
             values[name] = float(words[1])
         elif name == "shown":
-            # held calls come first; what counts is how long a reader needs for a full buffer
+            # held calls come first; the measured value is the time for reading a full buffer
             values.setdefault("shown", float(words[1]))
             values["lost"] = values.get("lost", 0.0) + int(words[3]) - int(words[2])
         elif name == "limit":
@@ -99,11 +99,11 @@ class Guest:
 
     @property
     def release(self) -> str:
-        """The kernel's release."""
+        """The release of the kernel."""
         return self._machine.release
 
     def text_of(self, argv: Sequence[str]) -> str:
-        """The output of a command, stdout and stderr; empty if it takes too long."""
+        """Return stdout and stderr of a command; empty if it exceeds the time limit."""
         try:
             result = self._machine.run(argv, timeout=self._limit)
         except (KernelCrashed, VmTimeout):
@@ -112,14 +112,14 @@ class Guest:
         return result.out + result.err
 
     def bare(self, steps: Sequence[str]) -> Outcome:
-        """Run the steps with nothing attached."""
+        """Run the steps without a tool."""
         return self._run(["bare", *steps], {})
 
     def tool(self, start: Start, steps: Sequence[str]) -> Outcome:
-        """Start a tool, run the steps once it is ready, then end it with SIGINT.
+        """Start a tool, run the steps once it is ready, then stop it with SIGINT.
 
-        Without a word to be ready with, await its end instead. After the step :data:`LEAVE` the
-        guest is thrown away with the tool in it.
+        If ``start`` has no ready word, wait for the end of the tool instead. After the step
+        :data:`LEAVE`, the guest is discarded together with the running tool.
         """
         words = ["tool", start.ready, f"{self._limit:.0f}", *steps, "--", *start.argv]
         outcome = self._run(words, start.env)
@@ -148,6 +148,6 @@ class Guest:
 
 
 def _complaint(text: str) -> str:
-    """The last line that says something, short enough for a table."""
+    """Return the last line with content, shortened for a table."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1][:80] if lines else "ended before it was ready"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Measuring one kernel: which runs, in which order, and what becomes of their values."""
+"""Measure one kernel: the runs, their order, and the values to keep."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.bench.selections import Selection, common, listed_functions, plain, s
 from tests.bench.tools import OURS, Start, Tool, dry_run, starting
 
 BARE = "untraced"
-#: Of a run that took longer, in seconds, only the start is repeated.
+#: If a run took longer than this, in seconds, later rounds repeat only its start.
 SLOW_S = 45.0
 ENTRY = "__x64_sys_bpf"
 LOOPS = ("loop:lookup:3000:5", "loop:info:3000:5")
@@ -26,7 +26,7 @@ _UNITS = {"ready": "s", "exit": "s", "settled": "s", "took": "s", "peak": "MiB"}
 
 @dataclass(slots=True)
 class KernelBench:
-    """The runs of one kernel; :meth:`measure` fills ``results``."""
+    """The runs on one kernel; :meth:`measure` fills ``results``."""
 
     guest: Guest
     tools: tuple[Tool, ...]
@@ -37,11 +37,11 @@ class KernelBench:
     results: KernelResults
 
     def measure(self) -> None:
-        """Do all runs, every tool's one after the other, as often as the results ask for."""
+        """Do all runs, tool by tool, in as many rounds as ``results.repeats``."""
         present = [tool for tool in self.tools if tool.path]
         selections = self._selections([tool for tool in present if tool.reports])
         first = [*selections, burst_of(self.results.kernel)][0]
-        for tool in present:  # to fill the guest's caches
+        for tool in present:  # warm the caches of the guest
             self.guest.tool(self._start(tool, first), ())
         if BURST in self.keys:
             self._burst([tool for tool in present if tool.reports])
@@ -61,7 +61,7 @@ class KernelBench:
                         slow.add(pair)
 
     def _burst(self, snoops: Sequence[Tool]) -> None:
-        """One burst for each tool, and one that is recorded and replayed outside the guest."""
+        """Measure a burst per tool, and one that is recorded and replayed outside the guest."""
         for tool in snoops:
             chosen = burst_of(self.results.kernel)
             self._take(BURST, tool.name, self.guest.tool(self._start(tool, chosen), (STEP,)))
@@ -102,7 +102,7 @@ class KernelBench:
         return starting(tool, selection, self.folder, self.meter)
 
     def _start_again(self, tool: Tool, selection: Selection) -> None:
-        """Measure how long one that ends slowly takes to start, if that was measured at all."""
+        """Measure only the start of a tool that ends slowly, if the first run measured it."""
         cell = self.results.get(selection.key, "ready", tool.name)
         if cell is None or cell.median is None:
             return
@@ -111,7 +111,7 @@ class KernelBench:
         self._take(selection.key, tool.name, replace(outcome, values=only))
 
     def _run(self, tool: Tool, selection: Selection) -> bool:
-        """Do one run; whether it takes too long to be repeated."""
+        """Do one run. Return True if it must not be repeated."""
         if selection.key == "equal" and not tool.reports:
             return True
         steps: tuple[str, ...] = ()
@@ -126,7 +126,7 @@ class KernelBench:
         return slow or bool(outcome.over) or bool(outcome.problem)
 
     def _ended_slowly(self, tool: Tool) -> bool:
-        """Whether the end of about as many functions was measured, and took minutes."""
+        """Return True if detaching a similar number of functions took longer than SLOW_S."""
         cell = self.results.get("default", "exit", tool.name)
         return cell is not None and (cell.median or 0.0) > SLOW_S
 
@@ -140,7 +140,7 @@ class KernelBench:
             self._why(tool)
 
     def _why(self, tool: Tool) -> None:
-        """Measure ``why`` with one run of a command, and that command alone."""
+        """Measure ``why`` with one run of a command, and the command alone."""
         command = ("ls", "/nonexistent")
         commands = {
             "version": (str(tool.path), "--version"),
@@ -149,7 +149,7 @@ class KernelBench:
         }
         values: dict[str, float] = {}
         for measure, argv in commands.items():
-            # an exit status of 2 is that of the command
+            # a status of 2 comes from the command itself
             outcome = self.guest.tool(Start(argv, ready=""), ())
             if "took" not in outcome.values:
                 self._take("why", tool.name, outcome)

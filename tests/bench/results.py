@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What was measured: values by selection, measure and tool; medians, ratios, JSON."""
+"""Measured values by selection, measure and tool; their medians and ratios; JSON."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One measure of one tool. ``values`` are seconds, nanoseconds per call or MiB.
+    """One measure for one tool. ``values`` are seconds, nanoseconds per call or MiB.
 
-    A run that did not end has no value but ``over``, the seconds after which it was given up.
-    ``problem`` says why there is no value otherwise, or what was odd.
+    A run that did not end has ``over`` instead of a value: the time limit in seconds. ``problem``
+    is the reason of another missing value, or a remark on the values.
     """
 
     selection: str
@@ -30,13 +30,16 @@ class Cell:
 
     @property
     def median(self) -> float | None:
-        """The median of the values, None without any."""
+        """Return the median of the values, None without values."""
         return median(self.values) if self.values else None
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Ours to the peer's. ``below``: the peer did not end, so it is less than ``value``."""
+    """The ratio of our value to the peer's.
+
+    ``below``: the peer did not end, so ``value`` is an upper limit.
+    """
 
     value: float
     below: bool = False
@@ -44,10 +47,10 @@ class Ratio:
 
 @dataclass(slots=True)
 class KernelResults:
-    """All cells of one kernel.
+    """All cells for one kernel.
 
-    ``functions`` says for a selection how many functions each tool takes; ``versions`` which
-    release of a tool it was; ``repeats`` how often each run was asked for. ``icount``: the clock
+    ``functions`` is the number of attached functions by selection and tool. ``versions`` are the
+    releases of the tools. ``repeats`` is the number of requested runs. ``icount``: the clock
     counted instructions.
     """
 
@@ -61,7 +64,7 @@ class KernelResults:
     icount: bool = False
 
     def add(self, cell: Cell) -> None:
-        """Add the values of ``cell`` to those that are there already."""
+        """Add the values of ``cell`` to the existing values."""
         key = (cell.selection, cell.measure, cell.tool)
         old = self.cells.get(key)
         if old:
@@ -71,11 +74,11 @@ class KernelResults:
         self.cells[key] = cell
 
     def get(self, selection: str, measure: str, tool: str) -> Cell | None:
-        """The cell, if it was measured."""
+        """Return the cell if it was measured."""
         return self.cells.get((selection, measure, tool))
 
     def ratio(self, selection: str, measure: str, ours: str, peer: str) -> Ratio | None:
-        """The ratio of the medians; None where one is missing."""
+        """Return the ratio of the medians, None if one is missing."""
         one, other = self.get(selection, measure, ours), self.get(selection, measure, peer)
         value = one.median if one else None
         base = other.median if other else None
@@ -87,7 +90,7 @@ class KernelResults:
 
 
 def merged(old: KernelResults, new: KernelResults) -> KernelResults:
-    """``new``, and of ``old`` the selections that ``new`` did not measure by the same clock."""
+    """Return ``new``, with the selections of ``old`` that it did not measure by the same clock."""
     if old.icount != new.icount:
         return new
     measured = {selection for selection, _, _ in new.cells}
@@ -101,7 +104,7 @@ def merged(old: KernelResults, new: KernelResults) -> KernelResults:
 
 
 def to_json(results: Iterable[KernelResults]) -> str:
-    """The results as JSON, with medians for whoever does not want to compute them."""
+    """Return the results as JSON, including medians for readers of the file."""
     kernels = [
         {
             "kernel": one.kernel,
@@ -119,7 +122,7 @@ def to_json(results: Iterable[KernelResults]) -> str:
 
 
 def from_json(text: str) -> list[KernelResults]:
-    """What :func:`to_json` gave. Raises ValueError for another format."""
+    """Parse the result of :func:`to_json`. Raise ValueError for another format."""
     data = json.loads(text)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ValueError(f"this is not JSON of make bench, format {FORMAT}")
@@ -134,7 +137,7 @@ def from_json(text: str) -> list[KernelResults]:
 
 
 def read_results(path: Path) -> dict[str, KernelResults]:
-    """The results in the file, by kernel; empty if there is no such file."""
+    """Return the results in the file, by kernel; empty if the file does not exist."""
     if not path.exists():
         return {}
     return {one.kernel: one for one in from_json(path.read_text())}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is traced: the globs of the bar, and sets of functions that every tool can attach."""
+"""Functions to trace: the globs of the requirements, and sets that every tool can attach."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _ATTACHED = re.compile(r"^Attached \(dry run\) to function #\d+ '([^']+)'", re.M
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Functions to trace: ``names`` where they are listed, else the glob ``allow``.
+    """Functions to trace: ``names`` if they are listed, else the glob ``allow``.
 
-    ``options`` are more words for retsnoop and us.
+    ``options`` are additional arguments for retsnoop and retsnoop-py.
     """
 
     key: str
@@ -27,29 +27,29 @@ class Selection:
 
 
 def listed_functions(text: str) -> tuple[str, ...]:
-    """The functions a dry run names, one for each that it would attach."""
+    """Return the functions that a dry run would attach."""
     return tuple(_ATTACHED.findall(text))
 
 
 def plain(names: Iterable[str]) -> tuple[str, ...]:
-    """The names without those that have a module, for each tool writes these in its own way."""
+    """Return the names without a module: each tool writes names with a module differently."""
     return tuple(name for name in names if "[" not in name)
 
 
 def common(lists: Iterable[Iterable[str]]) -> tuple[str, ...]:
-    """The names in all lists, sorted."""
+    """Return the names that are in every list, sorted."""
     sets = [set(names) for names in lists]
     return tuple(sorted(set.intersection(*sets))) if sets else ()
 
 
 def sample(names: tuple[str, ...], count: int) -> tuple[str, ...]:
-    """``count`` of the names, spread evenly over all of them; all if there are fewer."""
+    """Return ``count`` names, evenly spaced in the list; all names if there are fewer."""
     if len(names) <= count:
         return names
     return tuple(names[index * len(names) // count] for index in range(count))
 
 
 def small_set(names: tuple[str, ...], entry: str, count: int) -> tuple[str, ...]:
-    """``count`` functions, the entry function ``entry`` one of them."""
+    """Return ``count`` functions, including the entry function ``entry``."""
     rest = tuple(name for name in names if name != entry)
     return (entry, *sample(rest, count - 1))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The results as a table: values, ratios, and which of the bar's thresholds are met."""
+"""The results as a table: values, ratios, and the thresholds that are met."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _HEAD = ("", BARE, *NAMES[:2], "ratio", "bar", *NAMES[2:])
 
 
 def table(results: KernelResults) -> list[str]:
-    """The lines of a Markdown table of what was measured on one kernel."""
+    """Return the lines of a Markdown table of one kernel's results."""
     lines = [_line(_HEAD), _line(["---", *["---:"] * (len(_HEAD) - 1)])]
     measured = {selection for selection, _, _ in results.cells}
     lines += [_line(_words(results, row)) for row in ROWS if row.selection in measured]
@@ -83,12 +83,12 @@ def table(results: KernelResults) -> list[str]:
 
 
 def unmet(results: KernelResults) -> list[Row]:
-    """The rows whose threshold was measured and not met."""
+    """Return the rows with a threshold that was measured and not met."""
     return [row for row in ROWS if _met(results, row) is False]
 
 
 def notes(results: KernelResults) -> list[str]:
-    """What the reader of the table must know of this run, a sentence each."""
+    """Return the facts about this run that a reader of the table needs, one sentence each."""
     told = [f"Median of {results.repeats}; {_tools(results)}."]
     if results.icount:
         told.append("Times are counted instructions of the guest, 2 ns each.")
@@ -165,7 +165,7 @@ def _ratio(ratio: Ratio | None) -> str:
 
 
 def _met(results: KernelResults, row: Row) -> bool | None:
-    """Whether the threshold is met; None if there is none, or no ratio."""
+    """Return True if the threshold is met; None without a threshold or a ratio."""
     ratio = results.ratio(row.selection, row.measure, OURS, PEER)
     limit = row.bar.get(results.kernel)
     if ratio is None or limit is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The tools that are compared: how each is found, told what to trace, and known to be ready."""
+"""The compared tools: how to find, start and await each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PROBES = ("kprobe", "kretprobe")
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One tool. ``path`` is None if it is not on this machine; ``why`` then says so."""
+    """A tool. If it is not installed, ``path`` is None and ``why`` is the reason."""
 
     name: str
     path: str | None
@@ -31,13 +31,13 @@ class Tool:
 
     @property
     def reports(self) -> bool:
-        """Whether it shows the calls that failed, so that such calls are worth measuring."""
+        """True if the tool prints failing calls, which are then measured."""
         return self.name in {OURS, PEER}
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How to start a tool: its words, its environment, the word it writes when it is ready."""
+    """How to start a tool: arguments, environment, and the word it prints when it is ready."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class Start:
 
 
 def find_tools(names: Sequence[str]) -> tuple[Tool, ...]:
-    """The named tools, each as it is found: RETSNOOP= or PATH, our own beside this Python."""
+    """Find the named tools: from RETSNOOP= or PATH; retsnoop-py beside this Python."""
     return tuple(Tool(name, *_find(name)) for name in names)
 
 
@@ -60,7 +60,7 @@ def _find(name: str) -> tuple[str | None, str]:
 
 
 def version(tool: Tool) -> str:
-    """What ``--version`` of the tool says of its version, an empty string if it is absent."""
+    """Return the version that ``--version`` prints, an empty string if the tool is absent."""
     if not tool.path:
         return ""
     argv = [tool.path, *([] if tool.name == "trace-cmd" else ["--version"])]
@@ -71,14 +71,15 @@ def version(tool: Tool) -> str:
 
 
 def dry_run(tool: Tool, selection: Selection, folder: Path) -> tuple[str, ...]:
-    """The command that lists what retsnoop or we would attach, without attaching it."""
+    """Return the command with which retsnoop or retsnoop-py lists functions without attaching."""
     return (*_snoop(tool, selection, folder), "-v", "--dry-run")
 
 
 def starting(tool: Tool, selection: Selection, folder: Path, meter: Path) -> Start:
-    """How to start ``tool`` on ``selection``; files it needs are written to ``folder``.
+    """Return how to start ``tool`` on ``selection``; its input files are written to ``folder``.
 
-    bpftrace and trace-cmd start a command when they trace, so that is how they say it.
+    bpftrace and trace-cmd print no ready word. They start a command when they trace, and the
+    command prints the word.
     """
     hold = (str(meter), "hold", _TRACING)
     if tool.reports:
@@ -95,7 +96,7 @@ def starting(tool: Tool, selection: Selection, folder: Path, meter: Path) -> Sta
 
 
 def _counters(globs: Sequence[str]) -> str:
-    """A bpftrace program that does little: it counts the calls and returns."""
+    """Return a minimal bpftrace program, which counts calls and returns."""
     entries, returns = (",".join(f"{kind}:{glob}" for glob in globs) for kind in _PROBES)
     return f"{entries} {{ @entries = count(); }}\n{returns} {{ @returns = count(); }}\n"
 
@@ -106,7 +107,7 @@ def _snoop(tool: Tool, selection: Selection, folder: Path) -> tuple[str, ...]:
         listed = folder / f"{selection.key}.globs"
         listed.write_text("".join(f"{name}\n" for name in selection.names))
         allow = f"@{listed}"
-    # more than a user is likely to mean has to be allowed by name
+    # so many functions need an explicit limit
     many = ("--max-functions", "200000") if tool.name == OURS and allow == "*" else ()
-    # without source lines: whether there is DWARF must not decide
+    # no source lines, because results must not depend on DWARF
     return (str(tool.path), "-sn", *selection.options, *many, "-e", selection.entry, "-a", allow)

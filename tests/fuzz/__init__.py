@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Fuzzers of what retsnoop-py reads from others: ``make fuzz FOR=60``."""
+"""Fuzzers for all input that others may have created: ``make fuzz FOR=60``."""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""``python -m tests.fuzz [--for SECONDS] [--seed N] [TARGET ...]``: what does hostile input do?
+"""``python -m tests.fuzz [--for SECONDS] [--seed N] [TARGET ...]``: run the fuzzers.
 
-Each target has its share of the time in a process of its own, in which a crash, a hang or too much
-memory is a finding, too. A failing example is kept in ``build/fuzz``.
-``python -m tests.fuzz --repeat TARGET FILE`` tries one again.
+Each target gets a share of the time, in a process of its own. A crash, a hang or excessive memory
+use of that process is also a finding. A failing example is stored in ``build/fuzz``. ``python -m
+tests.fuzz --repeat TARGET FILE`` tries an example again.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tests.fuzz.targets import SUFFIXES
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "build" / "fuzz"
-#: Seconds that a target may take for its start, its last example and making a failing one smaller.
+#: Extra seconds of a target for its start, its last example, and shrinking a failing example.
 GRACE_S = 90.0
 
 
 def worker(*words: object, timeout: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Run ``tests.fuzz.worker``; subprocess.TimeoutExpired after ``timeout`` seconds."""
+    """Run ``tests.fuzz.worker``. Raise subprocess.TimeoutExpired after ``timeout`` seconds."""
     argv = [sys.executable, "-m", "tests.fuzz.worker", *map(str, words)]
     return subprocess.run(
         argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=timeout
@@ -34,7 +34,7 @@ def worker(*words: object, timeout: float | None = None) -> subprocess.Completed
 
 
 def run(name: str, seconds: float, seed: int) -> str | None:
-    """Search in target ``name``; what was found, None for nothing."""
+    """Search in target ``name``. Return a finding, or None."""
     current = KEPT / f"current-{name}{SUFFIXES[name]}"
     current.unlink(missing_ok=True)
     try:
@@ -52,7 +52,7 @@ def run(name: str, seconds: float, seed: int) -> str | None:
 
 
 def _kept(name: str, current: Path, complaint: str) -> str:
-    """Keep the example; the complaint, and the command that repeats it."""
+    """Store the example. Return the complaint and the command that repeats it."""
     if not current.is_file():
         return f"{name}: {complaint}"
     data = current.read_bytes()
@@ -63,7 +63,7 @@ def _kept(name: str, current: Path, complaint: str) -> str:
 
 
 def main() -> int:
-    """Run all targets, or those that are named; 1 if something was found."""
+    """Run all targets, or the named targets. Return 1 if there was a finding."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("--for", dest="seconds", type=float, default=60.0, metavar="SECONDS")
     parser.add_argument("--seed", type=int, help="to make the same examples again")

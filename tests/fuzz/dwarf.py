@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Debug files with damaged DWARF, read by the process without rights."""
+"""Debug files with damaged DWARF, for the reader process without privileges."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from retsnoop_py.unprivileged.dwarf import UnprivilegedImage
 __all__ = ["KINDS", "damage", "make"]
 
 MADE = Path(__file__).parents[2] / "build" / "fuzz" / "dwarf"
-#: Seconds that all requests about a small file may take, on a slow machine.
+#: Time limit in seconds for all requests about a small file, on a slow machine.
 TIME_S = 30.0
 SOURCE = """
 struct s { struct s *next; int v[4]; unsigned b : 3; };
@@ -27,8 +27,8 @@ static inline __attribute__((always_inline)) int mid(struct s *m) { return inner
 int outer(struct s *b) { volatile int kept = mid(b); kept += mid(b->next); return kept; }
 int main(int argc, char **argv) { struct s x = {0}; x.next = &x; return outer(&x) + argc; }
 """
-#: Forms and attributes with a size of their own or a reference: blocks, strings,
-#: DW_AT_abstract_origin, DW_AT_specification, DW_FORM_indirect.
+#: Attributes and forms that contain a size or a reference: blocks, strings, DW_AT_abstract_origin,
+#: DW_AT_specification, DW_FORM_indirect.
 _CODES = (*range(0x03, 0x24), 0x31, 0x47, 0xFF)
 _LENGTHS = (0xFFFFFFFF, 0xFFFFFFF0, 0x7FFFFFFF, 0, 1)
 
@@ -42,7 +42,7 @@ class Base(NamedTuple):
 
 @functools.cache
 def bases() -> tuple[Base, ...]:
-    """Whole debug files of DWARF 4 and 5, of which one is compressed and one not linked."""
+    """Return undamaged debug files with DWARF 4 and 5. One is compressed, one is not linked."""
     MADE.mkdir(parents=True, exist_ok=True)
     (MADE / "a.c").write_text(SOURCE)
     found = []
@@ -62,7 +62,7 @@ def _sections(data: bytes) -> dict[str, tuple[int, int]]:
 
 
 def _place(base: Base, chance: random.Random, *names: str) -> tuple[int, int]:
-    """The offset and size of one of the sections, of any without ``names``."""
+    """Return the offset and size of one of the named sections; without ``names``, of any."""
     found = [row for name, row in base.sections.items() if not names or name in names]
     return chance.choice(found)
 
@@ -78,7 +78,7 @@ def _bytes(base: Base, data: bytearray, chance: random.Random) -> None:
 
 
 def _cycles(base: Base, data: bytearray, chance: random.Random) -> None:
-    """References that lead to themselves, to each other, or outside."""
+    """Insert references to themselves, to each other, or outside of the file."""
     at, size = base.sections[".debug_info"]
     like = [
         place
@@ -98,7 +98,7 @@ def _forms(base: Base, data: bytearray, chance: random.Random) -> None:
 
 
 def _numbers(base: Base, data: bytearray, chance: random.Random) -> None:
-    """Numbers in LEB128 of up to 30 bytes: sizes of blocks, indices, codes of abbreviations."""
+    """Insert LEB128 numbers of up to 30 bytes, as block sizes, indices and abbreviation codes."""
     at, size = _place(base, chance)
     begin = chance.randrange(size)
     count = min(chance.choice([5, 10, 30]), size - begin)
@@ -128,7 +128,7 @@ KINDS: dict[str, Callable[[Base, bytearray, random.Random], None]] = {
 
 
 def make(chance: random.Random, kind: str = "") -> bytes:
-    """A damaged debug file; ``kind`` is one of :data:`KINDS`, any if empty."""
+    """Return a damaged debug file. ``kind`` is one of :data:`KINDS`; if empty, any."""
     base = chance.choice(bases())
     data = bytearray(base.data)
     KINDS[kind or chance.choice(list(KINDS))](base, data, chance)
@@ -136,7 +136,7 @@ def make(chance: random.Random, kind: str = "") -> bytes:
 
 
 def damage(path: Path) -> str | None:
-    """What reading the file caused that no file may cause; None for nothing."""
+    """Read the file. Return a forbidden effect, or None."""
     began = time.monotonic()
     try:
         _read(path)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Logs of the verifier and of loaders, damaged with intent, and what ``explain`` must never do."""
+"""Damaged logs of the verifier and of loaders, and forbidden effects on ``explain``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from tests.fuzz.objects import explained
 from tests.fuzz.recordings import STRINGS, complaint
 
 TESTS = Path(__file__).parents[1] / "unit" / "load"
-#: What rules look for, and what makes them look on: words, and separators that patterns repeat.
+#: Words that rules search for, words after which rules search on, and separators that patterns
+#: repeat.
 _WORDS = (
     *("libbpf:", "prog 'x':", "map 'm':", "failed to", "error", "-EINVAL", "-22", "invalid", "R1"),
     *("-- BEGIN PROG LOAD LOG --", "-- END PROG LOAD LOG --", "processed 7 insns", "CONFIG_BPF"),
@@ -22,7 +23,7 @@ _SEPARATORS = (" ", ".", ":", ": ", "\t", "=", "/", "(", "'", '"', "[", "-", "\\
 
 
 def texts() -> list[str]:
-    """The logs in the tests of ``load``."""
+    """Return the logs in the tests of ``load``."""
     found = {(TESTS / "agent.log").read_text(errors="replace")}
     for path in sorted(TESTS.glob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -32,14 +33,14 @@ def texts() -> list[str]:
 
 
 class Logs:
-    """Makes damaged logs by the choices of ``chance``."""
+    """A generator of damaged logs; ``chance`` makes the choices."""
 
     def __init__(self) -> None:
         self.texts = texts()
         self.lines = sorted({line for text in self.texts for line in text.splitlines()})
 
     def make(self, chance: random.Random) -> bytes:
-        """One more log."""
+        """Return a new log."""
         lines = chance.choice(self.texts).splitlines()
         for _ in range(chance.choice((1, 2, 4, 8))):
             at = chance.randrange(len(lines) + 1)
@@ -68,7 +69,7 @@ class Logs:
         match chance.randrange(6):
             case 0:
                 words[at] = chance.choice(_WORDS)
-            case 1:  # what a pattern repeats, many times, and then something else
+            case 1:  # many repetitions of a part that a pattern repeats, then other text
                 words.insert(at, chance.choice(_SEPARATORS) * chance.choice((2, 30, 600)) + "y")
             case 2:
                 words[at] = chance.choice(("-1", "0", str(1 << 63), str(1 << 70), "0x", "07"))
@@ -82,5 +83,5 @@ class Logs:
 
 
 def damage(path: Path) -> str | None:
-    """What ``explain`` did with the log at ``path`` that it must not do."""
+    """Run ``explain`` on the log at ``path``. Return a forbidden effect, or None."""
     return complaint(explained(str(path)))

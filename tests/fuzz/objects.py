@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""BPF objects damaged section by section, and what reading them must never do."""
+"""BPF objects with damaged sections, and forbidden effects of reading them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "tests" / "live" / "objects"
 MADE = ROOT / "build" / "fuzz" / "objects"
 NAMES = ("config", "offers", "flow", "shape")
-#: Seconds that all questions about a small object may take, on a slow machine.
+#: Time limit in seconds for all questions about a small object, on a slow machine.
 TIME_S = 20.0
-#: Documented ends of ``explain``: it told what it found, or that the input is no use.
+#: Documented exit statuses of ``explain``: success, and invalid input.
 STATUSES = (0, DataError.exit_status)
 
 _LOG = (
@@ -33,15 +33,15 @@ _LOG = (
     "0: (85) call bpf_get_current_task#35\n"
     "1: (85) call unknown#195896080\ninvalid func unknown#195896080\n"
 )
-#: Members of the ELF header and of a section's row: offset and bytes.
+#: Offset and size in bytes of the members of the ELF header and of a section header.
 _HEAD = ((16, 2), (18, 2), (40, 8), (58, 2), (60, 2), (62, 2))
 _ROW = ((0, 4), (4, 4), (8, 8), (24, 8), (24, 8), (32, 8), (32, 8), (40, 4), (44, 4), (56, 8))
 _WIDTHS = {".BTF": (4,), ".BTF.ext": (4,), ".symtab": (1, 2, 4, 8), ".strtab": (1,)}
-_RECORDS = (8, 16, 16)  # bytes of a function, a line and a relocation of .BTF.ext
+_RECORDS = (8, 16, 16)  # bytes of a function, line and relocation record in .BTF.ext
 
 
 def compiled() -> list[Path]:
-    """Objects of the live tests, compiled if they are not."""
+    """Return the objects of the live tests, compiled if necessary."""
     MADE.mkdir(parents=True, exist_ok=True)
     includes = ["-I", str(ROOT / "build/libbpf/include"), "-I", f"/usr/include/{_triple()}"]
     made = []
@@ -60,7 +60,7 @@ def _triple() -> str:
 
 
 class Object(NamedTuple):
-    """An object to damage: its bytes, where its section rows are, and its sections by number."""
+    """An object to damage: its bytes, its section headers, and its sections by number."""
 
     data: bytes
     table: int
@@ -78,7 +78,7 @@ class Object(NamedTuple):
         return cls(data, table, names, rows)
 
     def content(self, name: str) -> bytes:
-        """The bytes of a section."""
+        """Return the bytes of a section."""
         at, size = self.places[self.names.index(name)]
         return self.data[at : at + size]
 
@@ -90,13 +90,13 @@ def put(data: bytearray, at: int, width: int, number: int) -> None:
 
 
 class Objects:
-    """Makes damaged objects out of good ones by the choices of ``chance``."""
+    """A generator of damaged objects; ``chance`` makes the choices."""
 
     def __init__(self) -> None:
         self.sources = [Object.of(path) for path in compiled()]
 
     def make(self, chance: random.Random) -> bytes:
-        """One more object."""
+        """Return a new damaged object."""
         source = chance.choice(self.sources)
         data = bytearray(source.data)
         for _ in range(chance.choice((1, 1, 2, 4))):
@@ -105,7 +105,7 @@ class Objects:
         return bytes(data)
 
     def make_ext(self, chance: random.Random) -> bytes:
-        """One more object, with a .BTF.ext of its own."""
+        """Return a new object with a generated .BTF.ext."""
         source = chance.choice(self.sources)
         data = bytearray(source.data)
         replace_section(source, data, ".BTF.ext", extension(chance, source))
@@ -127,7 +127,7 @@ class Objects:
         offset, width = chance.choice(_ROW)
         at = source.table + 64 * number + offset
         old = int.from_bytes(data[at : at + width], "little")
-        if chance.random() < 0.3:  # as another section has it
+        if chance.random() < 0.3:  # copy the header value of another section
             other = source.table + 64 * chance.randrange(len(source.names)) + offset
             put(data, at, width, int.from_bytes(data[other : other + width], "little"))
         else:
@@ -163,7 +163,7 @@ class Objects:
 
 
 def replace_section(source: Object, data: bytearray, name: str, content: bytes) -> None:
-    """Give a section other bytes: at the end of the file, as its row says then."""
+    """Replace the bytes of a section: append them to the file and update the header."""
     row = source.table + 64 * source.names.index(name)
     data += bytes(-len(data) % 8)
     put(data, row + 24, 8, len(data))
@@ -172,7 +172,7 @@ def replace_section(source: Object, data: bytearray, name: str, content: bytes) 
 
 
 def extension(chance: random.Random, source: Object) -> bytes:
-    """A .BTF.ext that may be wrong in all that it says."""
+    """Return a .BTF.ext in which every field may be wrong."""
     strings = source.content(".BTF")[-2048:]
     known = source.content(".BTF.ext")
     pick = chance.choice
@@ -181,7 +181,7 @@ def extension(chance: random.Random, source: Object) -> bytes:
         size = usual if chance.random() < 0.6 else pick((*range(0, 40, 2), 1, 15, *NUMBERS[-4:]))
         body = struct.pack("<I", size & 0xFFFFFFFF)
         for _ in range(chance.randrange(4)):
-            # names and offsets that the good one has, or any
+            # names and offsets from the original, or any
             words = struct.unpack(f"<{len(known) // 4}I", known[: len(known) // 4 * 4])
             rows = chance.randrange(5)
             count = rows if chance.random() < 0.8 else pick(NUMBERS) & 0xFFFFFFFF
@@ -207,7 +207,7 @@ def extension(chance: random.Random, source: Object) -> bytes:
 
 
 def every_answer(path: Path) -> list[object]:
-    """What can be asked of an object, of each program and some of its instructions."""
+    """Query everything about an object, each program and some of its instructions."""
     target = ObjectFile(path)
     target.kernel = target.btf
     answers: list[object] = [target.strong_externs(), target.maps(), target.license]
@@ -226,7 +226,7 @@ def every_answer(path: Path) -> list[object]:
 
 
 def explained(*words: str) -> Shown:
-    """What ``retsnoop-py explain`` prints, and an error for a status that is not documented."""
+    """Return the output of ``retsnoop-py explain``. Raise an error for an undocumented status."""
     out, err = io.StringIO(), io.StringIO()
     error: BaseException | None = None
     try:
@@ -236,12 +236,12 @@ def explained(*words: str) -> Shown:
             error = RuntimeError(f"status {status}: {err.getvalue()[-300:]}")
     except (Exception, TooLong) as found:  # noqa: BLE001 - which one it is, is the question
         error = found
-    # source lines have their tabs
+    # source lines contain tabs
     return Shown(out.getvalue().replace("\t", " "), err.getvalue().replace("\t", " "), error)
 
 
 def damage(path: Path) -> str | None:
-    """What reading the object at ``path`` did that it must not do."""
+    """Read the object at ``path``. Return a forbidden effect, or None."""
     try:
         with time_limit(TIME_S):
             every_answer(path)

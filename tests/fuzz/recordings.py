@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Recordings damaged with intent, and what a replay of them must never do.
+"""Damaged recordings, and forbidden effects of their replay.
 
-A replay may show what it can read and end in a :class:`DataError`; it must
-neither end in another error nor take long, nor much memory, nor print what a terminal obeys.
+A replay may print readable parts and end in a :class:`DataError`. It must not end in another error,
+exceed time or memory limits, or print control characters.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from retsnoop_py.settings import ArgMode, OutputFormat
 from retsnoop_py.value import replace
 
 GOLDEN = sorted((Path(__file__).parents[1] / "golden").glob("*.rsn"))
-#: Seconds a replay of a small recording may take, on a slow machine that does other things too.
+#: Time limit in seconds for the replay of a small recording, on a slow and busy machine.
 TIME_S = 20.0
 
 _ALL = {
@@ -50,7 +50,7 @@ _ALL = {
     "self_time": True,
     "cpu": True,
 }
-#: The ways a recording is shown.
+#: Options for the replays.
 VIEWS: dict[str, ReplayOverrides] = {
     "as it was": ReplayOverrides(),
     "all": ReplayOverrides(**_ALL, unfiltered=True, emit_addrs=True, width=0),
@@ -58,49 +58,49 @@ VIEWS: dict[str, ReplayOverrides] = {
     "multiline": ReplayOverrides(**_ALL, mode=ArgMode.MULTILINE, dec_offs=True),
     "json": ReplayOverrides(**_ALL, format=OutputFormat.JSON),
 }
-#: What a terminal would obey, and what reads backwards.
+#: Strings with control characters for terminals, and right-to-left text.
 STRINGS = ("\x1b[31mx", "\x9b2J", "\u202egnp.exe", "\r", "a\nb", "\x00", "\x7f", "\u2028", "")
 _POWERS = (2**15, 2**31 - 1, 2**31, 2**32 - 1, 2**63 - 1, -(2**63), 2**64 - 1)
-#: Counts that come to few bytes, or to none, if a product of 32 or 64 bits with a size wraps.
+#: Counts for which the product with a size wraps in 32 or 64 bits and gives few or no bytes.
 _WRAPPING = (*(2**bits for bits in (27, 28, 29, 30, 59, 60, 61, 62)), 2**64 // 24 + 1)
 NUMBERS = (-1, 0, 1, 255, *_POWERS, *_WRAPPING)
 _OTHERS = (None, True, 1.5, [], {}, "x", [[]] * 3, 10**30)
 
 
 class Frame(NamedTuple):
-    """A frame of a recording, its payload not compressed."""
+    """A frame of a recording, with its payload uncompressed."""
 
     kind: int
     payload: bytes
 
 
 def frames_of(path: Path) -> list[Frame]:
-    """All frames of a recording."""
+    """Return all frames of a recording."""
     return [Frame(frame.kind, frame.payload) for frame in read_frames(path)]
 
 
 def pack(frames: list[Frame]) -> bytes:
-    """A recording with right checksums, whatever is in it."""
+    """Return a recording with correct checksums and any content."""
     return file_header() + b"".join(pack_frame(kind, payload) for kind, payload in frames)
 
 
-#: Members of now, by their names then.
+#: Former names of present struct members.
 _FORMER = {"flags": "unused"}
 _SESSION = 1
 
 
 def repacked(data: bytes, former: Layout, own: Layout) -> bytes:
-    """A struct in the layout of this version."""
+    """Return a struct in the layout of this version."""
     values = dict(zip((m.name for m in former.members), former.format().unpack(data), strict=True))
     named = [(_FORMER.get(m.name, m.name) if m.name not in values else m.name) for m in own.members]
     return own.format().pack(*(values.get(name, 0) for name in named))
 
 
 def records_as_of_now(records: bytes, former: dict[str, Layout], own: dict[str, Layout]) -> bytes:
-    """Records of an older version in the layout of this one: C writes no others."""
+    """Convert records of an older version to the present layout, which C requires."""
     made, at = [], 0
     session = former["rsn_session"]
-    # what else is in a log, no older layout has another way
+    # all older layouts have the same size for the other records of a log
     assert former.get("rsn_event", own["rsn_event"]).size == own["rsn_event"].size
     while at < len(records):
         kind, size = struct.unpack_from("<II", records, at)
@@ -115,7 +115,7 @@ def records_as_of_now(records: bytes, former: dict[str, Layout], own: dict[str, 
 
 
 def as_of_now(frames: list[Frame]) -> list[Frame]:
-    """The frames of a recording with the layouts of this version, which C writes from."""
+    """Return the frames of a recording in the layouts of this version, which C requires."""
     header = decode_header(frames[0].payload)
     former = {layout.name: layout for layout in header.layouts}
     own = former | {layout.name: layout for layout in own_layouts()}
@@ -132,9 +132,9 @@ def as_of_now(frames: list[Frame]) -> list[Frame]:
 
 
 def changed_strings(path: Path, text: str) -> bytes:
-    """The recording with ``text`` in the middle of every string that is not a key.
+    """Return the recording with ``text`` inserted into every string that is not a key.
 
-    Not of those that have to be names: release, modules and build ids.
+    Strings that must be names stay unchanged: release, modules and build ids.
     """
 
     def change(value: Any) -> Any:
@@ -177,7 +177,7 @@ def changed_strings(path: Path, text: str) -> bytes:
 
 
 def _with_value(frame: Frame, change: Callable[[Any], Any]) -> Frame:
-    """The frame with its JSON or MessagePack value changed; raw records as they are."""
+    """Return the frame with its JSON or MessagePack value changed; raw records are unchanged."""
     if frame.kind in (FrameKind.FACTS, FrameKind.END):
         payload = json.dumps(change(json.loads(frame.payload))).encode()
     elif frame.kind in (FrameKind.SYMBOLS, FrameKind.USER_SYMBOLS):
@@ -188,9 +188,9 @@ def _with_value(frame: Frame, change: Callable[[Any], Any]) -> Frame:
 
 
 class Mutator:
-    """Makes recordings out of ``sources``; equal seeds make equal ones.
+    """A generator of recordings made from ``sources``; equal seeds make equal recordings.
 
-    With ``modern`` they have the layouts of this version, too.
+    With ``modern``, it also makes recordings in the layouts of this version.
     """
 
     def __init__(
@@ -202,28 +202,28 @@ class Mutator:
             self._sources += [as_of_now(frames) for frames in self._sources]
 
     def make(self, chance: random.Random) -> bytes:
-        """One more recording, by the choices of ``chance``."""
+        """Return a new recording; ``chance`` makes the choices."""
         self._random = chance
         return self.next()
 
     def next(self) -> bytes:
-        """One more recording."""
+        """Return a new recording."""
         chance = self._random
         frames = list(chance.choice(self._sources))
-        if chance.random() < 0.3:  # so often that C writes some of them
+        if chance.random() < 0.3:  # often enough that C writes some sessions
             at = [at for at, frame in enumerate(frames) if frame.kind == FrameKind.RECORDS]
             for one in reversed(at):
                 frames[one:one] = [frames[one]] * 3
         for _ in range(chance.choice((1, 1, 1, 2, 4))):
             at = chance.randrange(len(frames))
             if chance.random() < 0.3:
-                at = 0  # the facts are one frame, and the largest target
+                at = 0  # the facts are a single frame, and the largest target
             how = chance.choice(
                 (self._value, self._value, self._numbers, self._bytes, self._order, self._layout)
             )
             how(frames, at)
         data = pack(frames)
-        if chance.random() < 0.1:  # with wrong checksums, as a disk damages it
+        if chance.random() < 0.1:  # wrong checksums, like damage on a disk
             raw = bytearray(data)
             for _ in range(chance.randrange(1, 9)):
                 raw[chance.randrange(len(raw))] = chance.randrange(256)
@@ -239,7 +239,7 @@ class Mutator:
             self._numbers(frames, at)
 
     def _layout(self, frames: list[Frame], at: int) -> None:
-        """A member of a record that is wider, narrower or elsewhere, with a number to fit."""
+        """Change a member's offset or size in a struct layout, and write a number there."""
         chance = self._random
         try:
             header = json.loads(frames[0].payload)
@@ -249,7 +249,7 @@ class Mutator:
             code = chance.choice((*"bBhHiIqQ", code, code, "8s"))
             offset += chance.choice((0, 0, -8, -4, -2, 1, 2, 4, 8))
             layout["members"][number] = [name, offset, code]
-            if chance.random() < 0.7:  # what is in its way then is not there
+            if chance.random() < 0.7:  # remove the members that would overlap
                 end = offset + struct.calcsize("<" + code)
                 layout["members"] = [
                     one
@@ -258,7 +258,7 @@ class Mutator:
                 ]
             layout["size"] += chance.choice((0, 0, 0, 8, -8, 4))
         except (ValueError, LookupError, TypeError, AttributeError, struct.error):
-            return  # it was damaged before
+            return  # an earlier change already damaged it
         frames[0] = frames[0]._replace(payload=json.dumps(header).encode())
         records = [at for at, frame in enumerate(frames) if frame.kind == FrameKind.RECORDS]
         if not records or code.endswith("s"):
@@ -267,7 +267,7 @@ class Mutator:
         data = bytearray(frames[one].payload)
         value = chance.choice(NUMBERS)
         size, where = struct.calcsize("<" + code), 0
-        while where + 8 <= len(data):  # in all records of one kind: 1 is a session's, 2 a part's
+        while where + 8 <= len(data):  # all records of one kind: 1 is a session, 2 is a part
             kind, length = struct.unpack_from("<II", data, where)
             inside = offset >= 0 and where + offset + size <= len(data)
             if inside and (kind == 1) == (layout["name"] == "rsn_session"):
@@ -277,7 +277,7 @@ class Mutator:
         frames[one] = frames[one]._replace(payload=bytes(data))
 
     def _changed(self, value: Any) -> Any:
-        """The value with one leaf, or one branch, replaced."""
+        """Return the value with one leaf or branch replaced."""
         chance = self._random
         if isinstance(value, list) and value and chance.random() < 0.93:
             at = chance.randrange(len(value))
@@ -294,7 +294,7 @@ class Mutator:
         return chance.choice((*_OTHERS, *STRINGS, *NUMBERS))
 
     def _numbers(self, frames: list[Frame], at: int) -> None:
-        """Numbers overwritten where some may be."""
+        """Overwrite bytes at which numbers may be stored."""
         chance, data = self._random, bytearray(frames[at].payload)
         for _ in range(chance.choice((1, 1, 2, 5))):
             size = chance.choice((1, 2, 4, 8))
@@ -306,7 +306,7 @@ class Mutator:
         frames[at] = frames[at]._replace(payload=bytes(data))
 
     def _bytes(self, frames: list[Frame], at: int) -> None:
-        """Bytes changed, cut or put in."""
+        """Change, remove or insert bytes."""
         chance, data = self._random, bytearray(frames[at].payload)
         if not data:
             return
@@ -321,7 +321,7 @@ class Mutator:
         frames[at] = frames[at]._replace(payload=bytes(data))
 
     def _order(self, frames: list[Frame], at: int) -> None:
-        """Frames lost, doubled, moved, or of another kind."""
+        """Remove, repeat or move frames, or change their kind."""
         chance = self._random
         match chance.randrange(4):
             case 0 if len(frames) > 1:
@@ -335,12 +335,12 @@ class Mutator:
 
 
 class TooLong(BaseException):
-    """A replay took longer than it may."""
+    """A replay exceeded its time limit."""
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise :class:`TooLong` in what takes longer; in the main thread only."""
+    """Raise :class:`TooLong` in the body after the limit. Works only in the main thread."""
 
     def stop(*_: object) -> None:
         raise TooLong
@@ -355,7 +355,7 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 class Shown(NamedTuple):
-    """What a replay printed, and how it ended."""
+    """The output and the end of a replay."""
 
     out: str
     err: str
@@ -363,7 +363,7 @@ class Shown(NamedTuple):
 
 
 def shown(path: Path, view: ReplayOverrides) -> Shown:
-    """Replay ``path``, for no longer than a replay may take."""
+    """Replay ``path`` within the time limit."""
     out, err = io.StringIO(), io.StringIO()
     error: BaseException | None = None
     try:
@@ -377,7 +377,7 @@ def shown(path: Path, view: ReplayOverrides) -> Shown:
 
 
 def complaint(found: Shown) -> str | None:
-    """What a replay did that none may do."""
+    """Return a forbidden effect of a replay, or None."""
     if found.error is not None and not isinstance(found.error, DataError):
         return f"it ended in {type(found.error).__name__}: {found.error}"
     for name, text in (("stdout", found.out), ("stderr", found.err)):
@@ -388,16 +388,16 @@ def complaint(found: Shown) -> str | None:
 
 
 def try_one(data: bytes, view: str, folder: Path) -> str | None:
-    """Replay ``data`` in one of :data:`VIEWS`; what is wrong with that, None for nothing."""
+    """Replay ``data`` in one of :data:`VIEWS`. Return a forbidden effect, or None."""
     path = folder / "mutant.rsn"
     path.write_bytes(data)
     return complaint(shown(path, VIEWS[view]))
 
 
 def run(count: int, seed: int = 0, keep: Path | None = None) -> list[str]:
-    """Try ``count`` mutants of the golden recordings; what went wrong, each with its number.
+    """Try ``count`` mutants of the golden recordings. Return the failures, each with its number.
 
-    Those are kept in ``keep``.
+    Failing mutants are stored in ``keep``.
     """
     mutator = Mutator(seed)
     views = list(VIEWS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is fuzzed: how an example is made by choices, and what reading it must not do."""
+"""The fuzzed inputs: how to make an example, and which effects are forbidden."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Target(NamedTuple):
-    """Makes an example by the choices of a random generator, and complains of what it caused."""
+    """Makes examples with a random generator, and checks each for forbidden effects."""
 
     make: Callable[[random.Random], bytes]
     damage: Callable[[Path], str | None]
@@ -23,7 +23,7 @@ def _recordings() -> Target:
 
     from retsnoop_py.session import pipeline, repeats
 
-    # a small recording shall reach what C writes, too: else it begins with the 256th session
+    # a small recording must also reach the C writer, which normally starts at the 256th session
     pipeline._MANY, repeats._PAUSE = 1, 0
     mutator = recordings.Mutator(0, modern=True)
     views = list(recordings.VIEWS.values())
@@ -66,7 +66,7 @@ _MAKERS = {
     "logs": _logs,
     "dwarf": _dwarf,
 }
-#: What files of examples end in, by the names of the targets.
+#: Suffixes of example files, by target.
 SUFFIXES = {
     "recordings": ".rsn",
     "objects": ".o",
@@ -78,5 +78,5 @@ SUFFIXES = {
 
 @functools.cache
 def target(name: str) -> Target:
-    """The target called ``name``, one of :data:`SUFFIXES`."""
+    """Return the target called ``name``, one of :data:`SUFFIXES`."""
     return _MAKERS[name]()

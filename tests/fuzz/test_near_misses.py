@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Near-misses of each pattern of ``load/``, made from its syntax tree: none takes long.
+"""Texts that almost match each pattern of ``load/``, made from its syntax tree.
 
-``make fuzz`` runs this. ``tests/unit/test_patterns.py`` proves the same without running anything.
+No pattern may take long on them. ``make fuzz`` runs this test. ``tests/unit/test_patterns.py``
+proves the same without running a pattern.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from tests.unit.pattern_cost import cost
 
 from retsnoop_py.load.prefilter import needed_words
 
-#: Characters of a line that patterns are applied to (``read_log``).
+#: Maximum line length in characters for a pattern (``read_log``).
 _LINE = 4096
-#: Seconds of CPU time for one pattern on one such line; the slowest needs a twentieth of it.
+#: Limit in seconds of CPU time per pattern and line. The slowest pattern needs a twentieth of this.
 _MOST_SECONDS = 4.0
 
 
@@ -26,7 +27,7 @@ def of_load() -> list[tuple[str | bytes, int]]:
 
 
 def near_misses(pattern: str | bytes, flags: int) -> list[str]:
-    """Texts that are like what ``pattern`` matches over and over, and never are that."""
+    """Return texts that repeat parts of a match of ``pattern`` but do not match."""
     text = pattern.decode("latin-1") if isinstance(pattern, bytes) else pattern
     sets = needed_words(text, flags)
     words = sorted({word for alternative in sets for one in alternative for word in one})
@@ -36,7 +37,7 @@ def near_misses(pattern: str | bytes, flags: int) -> list[str]:
 
 
 @pytest.mark.parametrize(("pattern", "flags"), of_load())
-def test_near_misses_of_a_rule_cost_little(pattern: str | bytes, flags: int) -> None:
+def test_near_misses_of_a_rule_are_fast(pattern: str | bytes, flags: int) -> None:
     compiled = re.compile(pattern, flags)
     for text in near_misses(pattern, flags):
         searched = text.encode() if isinstance(pattern, bytes) else text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""One target of the fuzzers, in a process that may crash, hang or run out of memory."""
+"""Run one fuzz target in a process that may crash, hang or run out of memory."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import hypothesis
 from hypothesis import strategies as st
 from tests.fuzz.targets import Target, target
 
-#: Bytes of address space; a sanitizer maps terabytes.
+#: Limit of the address space in bytes. Sanitizers, which map terabytes, run without it.
 MEMORY = 3 << 30
-#: Examples between looks at the clock, and seconds to make a failing one smaller.
+#: Examples between checks of the time, and seconds for shrinking a failing example.
 EXAMPLES, SHRINKING_S = 50, 20.0
 
 
 class Tried(NamedTuple):
-    """How many examples there were, and the smallest one that failed."""
+    """The number of tried examples, and the smallest failing example."""
 
     count: int
     failing: bytes = b""
@@ -29,17 +29,17 @@ class Tried(NamedTuple):
 
 
 class Failure(Exception):
-    """An example did what none may do."""
+    """An example had a forbidden effect."""
 
 
 def limit_memory() -> None:
-    """Let what takes too much memory end in a MemoryError."""
+    """Limit the address space, so that excessive memory use ends in a MemoryError."""
     if "libasan" not in os.environ.get("LD_PRELOAD", ""):
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
 def search(what: Target, seed: int, end: float, current: Path) -> Tried:
-    """Try examples until the time ``end`` (monotonic); each is in the file ``current`` before."""
+    """Try examples until the time ``end`` (monotonic). Each is first written to ``current``."""
     found = Tried(0)
 
     @hypothesis.settings(
@@ -76,7 +76,7 @@ def search(what: Target, seed: int, end: float, current: Path) -> Tried:
 
 
 def main(arguments: list[str]) -> int:
-    """Search in a target, or try one file; 0, or 1 with the complaint on stdout."""
+    """Search in a target, or try one file. Return 0, or print the complaint and return 1."""
     limit_memory()
     name, *rest = arguments
     if len(rest) == 1:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Branch records where no CPU made any: those of a real run, as its stacks tell them.
+"""Branch records made from the stacks of a real run, for CPUs that record no branches.
 
-Each session of a recording gets the branches by which its stack may have come back: out of the
-innermost traced function, then from each function to its caller; before them two of tracing itself.
+Each session of a recording gets plausible return branches: from the innermost traced function, then
+from each function to its caller. Two branches of tracing itself precede them.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from retsnoop_py.value import replace
 
 #: PERF_SAMPLE_BRANCH_KERNEL and ANY_RETURN.
 RETURNS = 1 << 1 | 1 << 5
-#: What tracing adds, inside of programs.
+#: Branches of tracing itself, inside BPF programs.
 _TRACING = (
     (0xFFFFFFFFC0000000, 0xFFFFFFFFC0000100),
     (0xFFFFFFFFC0000200, 0xFFFFFFFFC0000300),
 )
-#: How far into a function its return is.
+#: Offset of the return in each function.
 _RETURN = 4
 
 Known = dict[int, Resolved]
@@ -64,7 +64,7 @@ def with_branches(source: Path, target: Path) -> None:
 def _records(
     header: StreamHeader, collector: Collector, batch: bytes, known: Known
 ) -> Iterator[bytes]:
-    """The records of a batch, before that of each session its branches."""
+    """Yield the records of a batch, with the branches of each session before its record."""
     layout = layout_named(header.layouts, "rsn_session")
     position = 0
     while position < len(batch):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Text made of JSON lines, without its columns: to compare what the two formats tell."""
+"""Text without columns, made from JSON lines, to compare the contents of both formats."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _Object = dict[str, Any]
 
 
 def words_of_text(text: str) -> list[str]:
-    """The lines of a text with single blanks, without empty lines and lines of dashes."""
+    """Return the lines of a text with single blanks, without empty lines and lines of dashes."""
     lines = [" ".join(line.split()) for line in text.splitlines()]
     return [line for line in lines if line and not re.fullmatch(r"[- ]+", line)]
 
 
 def words_of_json(text: str) -> list[str]:
-    """The same lines, put together of the sessions among JSON lines."""
+    """Return the same lines, made from the sessions among JSON lines."""
     found: list[str] = []
     for line in text.splitlines():
         value = json.loads(line)
@@ -107,7 +107,7 @@ def _user_frame(frame: _Object) -> Iterator[str]:
 
 
 def _place(frame: _Object) -> Iterator[str]:
-    """An address and its source, and a line for each function inlined there."""
+    """Return an address with its source, and a line for each function inlined there."""
     symbol = frame.get("symbol")
     words = f"{symbol}+{frame.get('offset', 0):#x}" if symbol else frame["address"]
     outer, *inlined = frame.get("source") or [None]
@@ -120,7 +120,7 @@ def _place(frame: _Object) -> Iterator[str]:
 
 
 def _arguments(event: _Object) -> str:
-    """What stands behind a row, where arguments were captured."""
+    """Return the end of a row: its arguments, if they were captured."""
     given = event.get("arguments", ())
     texts = [f"{one['name']}={one['text']}" if one["name"] else one["text"] for one in given]
     return "".join(f" {' '.join(text.split())}" for text in texts)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Make the golden recordings anew: ``python tests/golden/make.py [KERNEL...] [RECORDING...]``.
+"""Create the golden recordings: ``python tests/golden/make.py [KERNEL...] [RECORDING...]``.
 
-Each is a part of the workload, or another program, on a real kernel, recorded while it ran live;
-the text of the same name is what that run printed. The other texts are replays of it with options,
-to be read before they are committed. Without names of recordings all are made; ``all`` is that of
-the whole workload. ``texts`` keeps the recordings and writes all their texts anew, by replays.
+Each recording is a live run of a part of the workload, or of another program, on a real kernel. The
+text with the same name is the output of that run. The other texts are replays with options; review
+them before you commit them. Without names, all recordings are created. The recording of the whole
+workload is called ``all``. With ``texts``, recordings stay as they are and all texts are written
+again by replays.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from retsnoop_py.vm.machine import Machine  # noqa: E402
 
 
 def install_callers(machine: Machine) -> None:
-    """Put the program where neither its path nor that of its source tells of this machine."""
+    """Build the program at a path that does not depend on this machine, also in its DWARF."""
     nowhere = [f"-ffile-prefix-map={path}=" for path in (Path.cwd(), f"{PROGRAMS}/")]
     nowhere.append(f"-Wa,--debug-prefix-map,{Path.cwd()}=")
     built = compiled(machine, "callers", "-g", "-fno-omit-frame-pointer", *nowhere)
@@ -44,7 +45,7 @@ def install_callers(machine: Machine) -> None:
 
 
 def without_paths(recording: Path) -> bytes:
-    """The bytes of a recording whose command is no path of this machine."""
+    """Return the bytes of a recording, without this machine's path in its command."""
     first, *rest = read_frames(recording)
     facts = first.payload.replace(PYTHON.encode(), b"python")
     frames = [pack_frame(FrameKind.FACTS, facts), *(pack_frame(*frame[:2]) for frame in rest)]
@@ -65,7 +66,7 @@ def record(machine: Machine, kernel: str, name: str) -> None:
 
 
 def write_texts() -> None:
-    """Render the recordings that are there: for a change of what is written."""
+    """Replay the existing recordings to texts, after a change of the output."""
     views = [(kernel, *key, options) for key, options in VIEWS.items() for kernel in KERNELS]
     shown = [(name, name, ReplayOverrides()) for name in recordings()]
     shown += [
@@ -77,7 +78,7 @@ def write_texts() -> None:
 
 
 def main() -> None:
-    """Record and render."""
+    """Create the recordings and texts."""
     os.environ["TZ"] = "UTC"
     if sys.argv[1:] == ["texts"]:
         write_texts()

@@ -20,14 +20,14 @@ HERE = Path(__file__).parent
 
 @pytest.fixture
 def recording(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A recording of the kernel that the test is run for, with branches."""
+    """A recording with branches, of the kernel under test."""
     path = tmp_path / "branches.rsn"
     with_branches(HERE / f"{request.param}-calls.rsn", path)
     return path
 
 
 def sections(text: str) -> list[list[str]]:
-    """The branches of each session."""
+    """Return the branches of each session."""
     blocks = [block for block in text.split("\n\n\n") if block.strip()]
     return [[line for line in block.splitlines() if line.startswith("[#")] for block in blocks]
 
@@ -36,11 +36,11 @@ def sections(text: str) -> list[list[str]]:
 def test_branches_have_symbols_source_lines_and_inlined_functions(recording: Path) -> None:
     expected = (HERE / "6.12-branches.txt").read_text()
     assert replay_text(recording, ReplayOverrides()) == expected
-    assert "      . " in expected, "there are inlined functions"
+    assert "      . " in expected, "no branch is in an inlined function"
 
 
 @pytest.mark.parametrize("recording", KERNELS, indirect=True)
-def test_those_of_tracing_are_left_out_on_every_kernel(recording: Path) -> None:
+def test_branches_of_tracing_are_omitted_on_every_kernel(recording: Path) -> None:
     shown = sections(replay_text(recording, ReplayOverrides()))
     assert shown
     for lines in shown:
@@ -50,7 +50,7 @@ def test_those_of_tracing_are_left_out_on_every_kernel(recording: Path) -> None:
 
 
 @pytest.mark.parametrize("recording", ["7.2"], indirect=True)
-def test_options_of_a_replay_change_what_is_shown(recording: Path) -> None:
+def test_options_of_a_replay_change_the_output(recording: Path) -> None:
     full = sections(replay_text(recording, ReplayOverrides(lbr_full=True)))
     assert all(lines[-1].startswith("[#00] 0xffffffffc0000000") for lines in full)
     few = sections(replay_text(recording, ReplayOverrides(lbr_max=2)))
@@ -62,7 +62,7 @@ def test_options_of_a_replay_change_what_is_shown(recording: Path) -> None:
 
 @pytest.mark.parametrize("recording", KERNELS, indirect=True)
 @pytest.mark.parametrize("lbr_full", [False, True])
-def test_text_and_json_tell_the_same(recording: Path, lbr_full: bool) -> None:
+def test_text_and_json_have_the_same_content(recording: Path, lbr_full: bool) -> None:
     text = replay_text(recording, ReplayOverrides(lbr_full=lbr_full))
     lines = replay_text(recording, ReplayOverrides(lbr_full=lbr_full, format=OutputFormat.JSON))
 

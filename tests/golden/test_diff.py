@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The same workload on two kernels, compared: the page looks as it did.
+"""Compare the same workload on two kernels with the expected text.
 
-``retsnoop-py diff -v A.rsn B.rsn`` in this folder makes the texts anew.
+``retsnoop-py diff -v A.rsn B.rsn`` in this folder creates the texts again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
         ("5.10-calls.rsn", "6.12-calls.rsn", "diff-5.10-6.12-calls.txt"),
     ],
 )
-def test_a_comparison_looks_as_it_did(
+def test_a_comparison_prints_the_expected_text(
     a: str, b: str, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(HERE)

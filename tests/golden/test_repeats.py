@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Sessions that C writes by templates are written as they would be without."""
+"""C code that writes sessions by templates prints the same text as Python."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMES = 4
 
 
 def repeated(recording: Path, made: Path) -> None:
-    """Write the recording as of now, with each frame of records in it several times."""
+    """Write the recording in the present format, with each frame of records repeated."""
     frames = as_of_now(frames_of(recording))
     many = [[frame] * (TIMES if frame.kind == FrameKind.RECORDS else 1) for frame in frames]
     made.write_bytes(pack([frame for same in many for frame in same]))
@@ -33,7 +33,7 @@ def repeated(recording: Path, made: Path) -> None:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many sessions were written by templates, text by text."""
+    """The number of sessions that C wrote by templates, one element per text."""
     found: list[int] = []
     split = repeats.Repeats.split
 
@@ -54,7 +54,7 @@ ALL += [(stem(kernel, name), view) for (name, _), view in VIEWS.items() for kern
 
 @pytest.mark.parametrize("form", list(OutputFormat))
 @pytest.mark.parametrize(("name", "view"), ALL, ids=lambda value: getattr(value, "name", None))
-def test_what_repeats_looks_as_it_did(
+def test_repeated_sessions_print_the_expected_text(
     name: str,
     view: ReplayOverrides,
     form: OutputFormat,
@@ -72,13 +72,13 @@ def test_what_repeats_looks_as_it_did(
 
     assert replay_text(path, shown) == expected
     if view == ReplayOverrides() and name.endswith("-calls"):
-        # the first two of each are not
+        # Python writes the first two sessions of each kind
         assert sum(written) >= expected.count("TID/PID" if is_text else '"type":"session"') // 8
     if name.endswith(("-args", "-probes")):
         assert not written
 
 
-def test_what_a_filter_keeps_out_is_known_without_python(
+def test_filtered_sessions_are_skipped_without_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, shown = tmp_path / "repeated.rsn", ReplayOverrides(allow_errors=frozenset({errno.EXDEV}))

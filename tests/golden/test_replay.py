@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Recordings made on real kernels replay into the text they printed then, byte for byte."""
+"""A replay of a recording from a real kernel prints the expected text, byte for byte."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_replay_prints_what_the_live_run_printed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", recordings())
-def test_text_and_json_tell_the_same(name: str) -> None:
+def test_text_and_json_have_the_same_content(name: str) -> None:
     text = replay_text(HERE / f"{name}.rsn", ReplayOverrides())
     lines = replay_text(HERE / f"{name}.rsn", ReplayOverrides(format=OutputFormat.JSON))
 
@@ -37,7 +37,7 @@ def test_text_and_json_tell_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", recordings())
-def test_no_recording_names_a_path_of_where_it_was_made(name: str) -> None:
+def test_no_recording_contains_a_path_of_the_machine_that_made_it(name: str) -> None:
     frames = list(read_frames(HERE / f"{name}.rsn"))
     assert decode_header(frames[0].payload).command[0] in ("python", CALLERS)
     for frame in frames:
@@ -46,7 +46,7 @@ def test_no_recording_names_a_path_of_where_it_was_made(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "view"), VIEWS)
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_a_view_looks_as_it_did(kernel: str, name: str, view: str) -> None:
+def test_a_view_prints_the_expected_text(kernel: str, name: str, view: str) -> None:
     expected = (HERE / f"{stem(kernel, name, view)}.txt").read_text()
     assert expected
     assert replay_text(HERE / f"{stem(kernel, name)}.rsn", VIEWS[name, view]) == expected
@@ -68,7 +68,7 @@ def test_no_line_ends_in_blanks(path: Path) -> None:
     assert [line for line in text.splitlines() if line != line.rstrip()] == []
 
 
-def test_identical_stacks_are_counted_on_a_terminal_and_nowhere_else(
+def test_identical_stacks_are_counted_only_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
@@ -80,18 +80,18 @@ def test_identical_stacks_are_counted_on_a_terminal_and_nowhere_else(
 
     assert text() == (HERE / "6.12-errors.txt").read_text()
     assert text(Window(), each=True).count(" TID/PID ") == 21
-    assert key not in text(Window())  # no stack comes more than three times
+    assert key not in text(Window())  # no stack occurs more than three times
 
 
 class Window(io.StringIO):
-    """A terminal of so many columns as COLUMNS says."""
+    """A terminal with as many columns as the variable COLUMNS."""
 
     def isatty(self) -> bool:
         return True
 
 
 _DASHES = re.compile(r"-{3,}")
-#: Where a struct may be parted.
+#: A place to break a long struct.
 _MEMBERS = re.compile(r",(?=[.{])")
 
 
@@ -108,9 +108,9 @@ def test_stacks_and_trees_fit_the_window(
     without_rules = [
         _MEMBERS.sub(", ", _DASHES.sub("---", text)).split() for text in (fitted, whole)
     ]
-    assert without_rules[0] == without_rules[1], "each word is there, in its order"
+    assert without_rules[0] == without_rules[1], "a word is missing or in another order"
     for line in fitted.splitlines():
-        # a value of an argument has no blanks to be parted at
+        # a captured value has no blanks at which it could be broken
         words = _MEMBERS.sub(", ", line).split()
         assert len(line) <= columns or max(map(len, words)) > columns // 2, line
         assert line == line.rstrip()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The ways each golden recording is shown."""
+"""The options with which each golden recording is shown."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.settings import SymbolizeMode
 
 KERNELS = ("5.10", "6.1", "6.12", "7.2", "7.3")
-#: What of the recordings is made on the other architecture as well.
+#: The recordings that are also made on the other architecture.
 FOREIGN = {"arm64/7.2": ("args",)}
 #: Not openat(2): Python itself opens hundreds of files.
 ENTRIES = ("-e", "*_sys_bpf", "-e", "*_sys_mount", "-e", "*_sys_nanosleep")
 FEW = ("bpf-map-key-size-array", "bpf-map-lookup-missing", "bpf-prog-rejected", "bpf-prog-accepted")
-#: Where the program of ``--user-stack`` is in the guest, and how often it calls ioctl(2).
+#: Path of the program for ``--user-stack`` in the guest, and the number of its ioctl(2) calls.
 CALLERS, CALLS = "/run/callers", 5
 PROBES = tuple(
     word
@@ -30,7 +30,7 @@ PROBES = tuple(
     for word in ("-J", probe)
 )
 WHOLE = ("-C", "args.fmt-max-arg-width=0")
-#: What is recorded on each kernel: options and command.
+#: Options and command of the recordings on each kernel.
 RECORDINGS = {
     "": ((*ENTRIES, *ALLOWED, "-S"), (*WORKLOAD, "--all")),
     "args": (
@@ -48,7 +48,7 @@ RECORDINGS = {
     ),
     "user": (("--user-stack", "-e", "*_sys_ioctl"), (CALLERS, str(CALLS))),
 }
-#: How some of them are shown besides.
+#: More replays of some recordings, with options.
 VIEWS = {
     ("", "errors"): ReplayOverrides(success=False),
     ("", "raw"): ReplayOverrides(success=False, unfiltered=True, emit_addrs=True, dec_offs=True),
@@ -66,18 +66,18 @@ VIEWS = {
 
 
 def stem(kernel: str, *names: str) -> str:
-    """What the files of a recording, or of a view of it, are called."""
+    """Return the file name without suffix of a recording, or of a view of a recording."""
     return "-".join(filter(None, (kernel.replace("/", "-"), *names)))
 
 
 def recordings() -> list[str]:
-    """The stems of all recordings, that of the first on a kernel being the kernel."""
+    """Return the stems of all recordings. The stem of a kernel's first recording is the kernel."""
     made = dict.fromkeys(KERNELS, tuple(RECORDINGS)) | FOREIGN
     return [stem(kernel, name) for kernel, names in made.items() for name in names]
 
 
 def replay_text(path: Path, overrides: ReplayOverrides, out: io.StringIO | None = None) -> str:
-    """What a replay prints on stdout, which is a pipe unless ``out`` is something else."""
+    """Return the output of a replay; stdout is a pipe unless ``out`` is another stream."""
     out = out or io.StringIO()
     assert show(path, overrides, out, io.StringIO()) == 0
     return out.getvalue()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A reader of README and docs/install.md on a Debian that has only apt, who types what they say."""
+"""Follow README and docs/install.md on a Debian that has only apt, command by command."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from retsnoop_py import __version__
 PAGE = "docs/install.md"
 CHECKOUT = "/root/checkout"
 APT = "apt-get -qq -y --no-install-recommends install"
-#: The pages are for x86-64; arm64's files have these names.
+#: The pages show names for x86-64; these are the names on arm64.
 _NAMES = {"aarch64": {"x86_64": "aarch64", "_amd64.deb": "_arm64.deb"}}
 
 
 class Reader:
-    """Who has a checkout on a bare Debian, and types as root what a page says."""
+    """A reader with a checkout on a bare Debian, who runs the commands of a page as root."""
 
     def __init__(self, suite: str, name: str) -> None:
         self.system = System(suite, name)
@@ -28,7 +28,7 @@ class Reader:
         self.type("apt-get -qq update")
 
     def type(self, *lines: str) -> str:
-        """What the commands print on standard error, one after the other, in the checkout."""
+        """Run commands one after another in the checkout. Return their standard error."""
         self.checkout.mkdir(parents=True, exist_ok=True)
         told = "\n".join(["set -e", f"cd {CHECKOUT}", *map(_of_this_machine, lines)])
         done = self.system.call("bash", "-c", told, env=self.env)
@@ -39,18 +39,18 @@ class Reader:
         self.type(f"{APT} sudo >/dev/null")
 
     def assert_sudo_finds_it(self) -> None:
-        """With the PATH that sudo sets, whatever the caller's is."""
+        """Check that sudo finds the program with sudo's own PATH."""
         self.install_sudo()
         told = self.system.run("sudo", "retsnoop-py", "--version")
         assert told == f"retsnoop-py {__version__}\n"
         assert "presets" in self.system.run("sudo", "retsnoop-py", "list", "--help")
-        # its extensions load, too; whether the kernel here lets it load programs is no matter
+        # doctor also loads the extensions; this kernel may forbid loading programs
         done = self.system.call("sudo", "retsnoop-py", "doctor")
         assert re.search(r"(?:yes|no) +loading programs", done.stdout), done.stdout + done.stderr
         assert "Traceback" not in done.stderr
 
 
-#: A name and a version that no table can have.
+#: A name and version that no list of distributions contains.
 OS_RELEASE = """\
 PRETTY_NAME="Derivative 91.04 LTS"
 NAME="Derivative"
@@ -67,9 +67,9 @@ root ALL=(ALL:ALL) ALL
 
 
 class DerivativeReader(Reader):
-    """Who has Debian sid as a derivative may change it: a name of its own, sudo-rs, uutils.
+    """A reader with a derivative of Debian sid: its own name, sudo-rs and uutils.
 
-    Its packages are Debian's. This shows what depends on names and on these programs, and no more.
+    The packages are Debian's. The class covers only effects of names and of these programs.
     """
 
     def __init__(self, name: str) -> None:
@@ -82,7 +82,7 @@ class DerivativeReader(Reader):
         assert "uutils" in self.system.run("ls", "--version", env=self.env)
 
     def install_sudo(self) -> None:
-        """Let sudo(8) be sudo-rs."""
+        """Install sudo-rs as sudo(8)."""
         etc = self.system.home / "upper/etc"
         (etc / "sudoers").write_text(SUDOERS)
         self.type("chmod 440 /etc/sudoers", "ln -s sudo-rs /usr/bin/sudo")

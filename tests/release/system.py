@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""A bare Debian that what is handed out is installed in, without a container runtime."""
+"""A bare Debian without a container runtime, in which tests install release files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from retsnoop_py.vm.debian import locked
 from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine
 
-#: A root directory, changes to which are kept beside it, in a process of its own: $1 is where.
+#: Run a command in a root directory, in its own namespaces. Changes go to directories in $1.
 IN_SYSTEM = """
 set -e
 home=$1 lower=$2; shift 2
@@ -34,7 +34,7 @@ esac
 case " $WITHOUT " in *" users "*) mount --bind /dev/null "$home/root/etc/passwd";; esac
 exec chroot "$home/root" "$@"
 """
-#: The same in a guest: what is changed is lost. $1 and $2 are as above.
+#: Mount the same root directory in a guest. Changes are lost. $1 and $2 are as above.
 IN_GUEST = """
 set -e
 mkdir -p /run/system/rw
@@ -44,7 +44,7 @@ mount -t overlay overlay -o "lowerdir=$1/upper:$2" \\
     -o upperdir=/run/system/rw/upper,workdir=/run/system/rw/work /run/system/root
 for each in proc sys dev; do mount --rbind /$each /run/system/root/$each; done
 """
-#: How a machine reaches the network: variables, with the files that they name, and files.
+#: Network settings of this machine: variables (some of them name files), and files.
 _NETWORK = re.compile(
     r"(?:https?|no|all)_proxy|PIP_(?!FIND_LINKS)\w+|(?:SSL|CURL|REQUESTS)_C\w+", re.IGNORECASE
 )
@@ -53,7 +53,7 @@ OBJECTS = build.ROOT / "tests" / "live" / "objects"
 ENVIRONMENT = {"HOME": "/root", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8"}
 
 
-#: What surrounds a program that has little: its environment, and what :meth:`System.call` lacks.
+#: Restricted systems: environment variables, and the parts that :meth:`System.call` omits.
 BARE = {
     "no home": ({"HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}, ""),
     "HOME unset": ({"LC_ALL": "C.UTF-8"}, ""),
@@ -69,7 +69,7 @@ BARE = {
 
 
 def assert_answers(system: System, program: str, recording: str, surrounding: str) -> None:
-    """Each command does what it can in one of :data:`BARE`, or says why not."""
+    """Check that each command works in one of :data:`BARE`, or reports the reason."""
     env, without = BARE[surrounding]
     statuses = {
         ("--version",): (0,),
@@ -101,7 +101,7 @@ def assert_answers(system: System, program: str, recording: str, surrounding: st
 
 
 def bpf_object(folder: Path, name: str) -> Path:
-    """One of the live tests' objects, compiled for this machine."""
+    """Compile one of the BPF objects of the live tests for this machine."""
     machine = {"x86_64": "x86"}.get(host().name, host().name)
     made = folder / f"{name}.o"
     words = ["clang", "-target", "bpf", "-g", "-O2", "-mcpu=v3", f"-D__TARGET_ARCH_{machine}"]
@@ -111,7 +111,7 @@ def bpf_object(folder: Path, name: str) -> Path:
 
 
 def line_of(name: str, reason: str) -> int:
-    """The first line of an object's source that has to be refused for ``reason``."""
+    """Return the first line of an object's source that the verifier must reject for ``reason``."""
     lines = (OBJECTS / f"{name}.bpf.c").read_text().splitlines()
     return next(n for n, line in enumerate(lines, 1) if f"// refused: {reason}" in line)
 
@@ -119,9 +119,9 @@ def line_of(name: str, reason: str) -> int:
 def assert_first_steps(
     call: Callable[..., Result], tool: str, python: Sequence[str], refused: str
 ) -> None:
-    """What who has just installed it does in a guest: doctor, a trace, why, and a refused object.
+    """Run a new user's first steps in a guest: doctor, a trace, why, a rejected object.
 
-    ``refused`` is where :func:`bpf_object`'s ``bounds`` lies.
+    ``refused`` is the path of the object ``bounds`` from :func:`bpf_object`.
     """
     doctor = call(tool, "doctor")
     assert "Tracing works here" in doctor.out, doctor.out + doctor.err
@@ -137,20 +137,20 @@ def assert_first_steps(
     assert f"bounds.bpf.c:{line_of('bounds', 'packet-bounds')}" in loaded.out
 
 
-#: Lists all that has the tool's name.
+#: Command that lists all files with the tool's name.
 NAMED = ("find", "/", "-xdev", "-name", "*retsnoop*", "-not", "-path", "/proc/*")
 
 
 def left_behind(system: System, *ours: str) -> list[str]:
-    """All files with the tool's name but ``ours``, and what it keeps for who used it."""
+    """Return all files with the tool's name, except ``ours`` and the user's cache."""
     kept = (*ours, "/root/.cache/retsnoop-py")
     return [path for path in system.run(*NAMED).split() if not path.startswith(kept)]
 
 
 class System:
-    """A Debian with nothing in it, and then what a test installs.
+    """A bare Debian in which a test installs packages.
 
-    What is done in it is kept below build/systems/``name``, and the root directory stays as it was.
+    Changes are stored in build/systems/``name``. The original root directory does not change.
     """
 
     def __init__(self, suite: str, name: str | None = None) -> None:
@@ -167,7 +167,7 @@ class System:
     def call(
         self, *words: str, env: dict[str, str] | None = None, without: str = ""
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program in it; ``without`` names what it has not: proc, sys, tmp, users."""
+        """Run a program in the system; ``without`` lists missing parts: proc, sys, tmp, users."""
         given = [f"{key}={value}" for key, value in (ENVIRONMENT if env is None else env).items()]
         script = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", IN_SYSTEM]
         return subprocess.run(
@@ -185,7 +185,7 @@ class System:
         return done.stdout
 
     def boot(self, machine: Machine) -> Callable[..., Result]:
-        """Make it the root directory of what the function runs that this gives, in a guest."""
+        """Mount the system in a guest. Return a function that runs commands in the system."""
         ready = machine.run(["sh", "-c", IN_GUEST, "sh", str(self.home), str(self.base)])
         assert ready.status == 0, ready.err
         env = [f"{key}={value}" for key, value in ENVIRONMENT.items()]
@@ -193,13 +193,13 @@ class System:
         return lambda *words: machine.run([*start, *words], timeout=600)
 
     def give(self, path: Path) -> str:
-        """Have a file of the host's in it; where it is."""
+        """Copy a file of the host into the system. Return its path there."""
         shutil.copy(path, self.home / "upper/root" / path.name)
         return f"/root/{path.name}"
 
 
 def of_this_network(system: System) -> dict[str, str]:
-    """The variables; the files are put into ``system``."""
+    """Return the network variables of this machine, and copy the files that they name."""
     found = {key: value for key, value in os.environ.items() if _NETWORK.fullmatch(key)}
     for path in (*_SETTINGS, *map(Path, found.values())):
         if path.is_absolute() and path.is_file():

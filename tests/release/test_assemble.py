@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What ``make release`` left in dist/: that it is whole, and the same bytes from elsewhere."""
+"""Check the files of ``make release`` in dist/: complete, and reproducible elsewhere."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def run(*words: str | Path, cwd: Path = build.ROOT) -> str:
     return done.stdout
 
 
-def test_the_sums_are_of_all_files_there_are() -> None:
+def test_the_checksums_cover_all_files() -> None:
     run("sha256sum", "--check", "--strict", "SHA256SUMS", cwd=DIST)
     summed = {line.split()[1] for line in (DIST / "SHA256SUMS").read_text().splitlines()}
     assert summed == {path.name for path in DIST.iterdir()} - {"SHA256SUMS"}
     assert {SBOM.name, NOTES} < summed
 
 
-def test_the_sbom_tells_of_each_file_what_is_inside() -> None:
+def test_the_sbom_lists_the_contents_of_each_file() -> None:
     told = json.loads(SBOM.read_text())
     parts = {one["bom-ref"]: one for one in told["components"]}
     inside = {one["ref"]: set(one.get("dependsOn", ())) for one in told["dependencies"]}
@@ -57,14 +57,16 @@ def test_the_sbom_tells_of_each_file_what_is_inside() -> None:
 
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Path:
-    """The same commit in another directory, with nothing built."""
-    assert run("git", "status", "--porcelain") == "", "commit first: what is cloned is a commit"
+    """The same commit in another directory, without build results."""
+    assert run("git", "status", "--porcelain") == "", (
+        "commit all changes first: the test clones a commit"
+    )
     home = tmp_path / "another-name" / "clone"
     run("git", "clone", "-q", build.ROOT, home)
     return home
 
 
-def test_another_directory_makes_the_same_bytes(elsewhere: Path) -> None:
+def test_a_build_in_another_directory_is_identical(elsewhere: Path) -> None:
     run("make", "release", cwd=elsewhere)
     sums = (elsewhere / "dist/SHA256SUMS").read_text()
     shutil.rmtree(elsewhere)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The instructions of the Containerfiles, done in bare root directories of their Debian.
+"""Run the instructions of the Containerfiles in bare root directories of their Debian.
 
-No base image is pulled and no image made: it is the instructions that must be true.
+The test pulls no base image and creates no image. It checks only that the instructions work.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from retsnoop_py import __version__
 
 
 class Image:
-    """What the instructions of a Containerfile come to."""
+    """A system after the instructions of a Containerfile."""
 
     def __init__(self, path: Path, **arguments: str) -> None:
         self.env = dict(ENVIRONMENT)
@@ -39,7 +39,7 @@ class Image:
         name, _, tag = rest.partition(":")
         assert name == "debian"
         self.system = System(tag.removesuffix("-slim"), f"image-{tag}")
-        # pip trusts whom this machine trusts
+        # pip uses the certificates of this machine
         ours = Path(os.environ.get("SSL_CERT_FILE") or "/etc/ssl/certs/ca-certificates.crt")
         self.env["PIP_CERT"] = self.system.give(ours)
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What ``make deb`` left in dist/, installed in Debian 12, 13 and sid, and in a guest.
+"""Install the package of ``make deb`` in Debian 12, 13 and sid, and in a guest.
 
-RETSNOOP_KERNELS names the kernel of the guest. This takes root, for chroot.
+RETSNOOP_KERNELS names the kernel of the guest. The test requires root, for chroot.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def system(request: pytest.FixtureRequest) -> Iterator[System]:
     assert left_behind(made, "/root/retsnoop-py_") == []
 
 
-def test_it_tells_its_version_and_what_works(system: System) -> None:
+def test_version_and_doctor_work(system: System) -> None:
     assert system.run("retsnoop-py", "--version") == f"retsnoop-py {__version__}\n"
     done = system.call("retsnoop-py", "doctor", "--json")
     told = json.loads(done.stdout)
@@ -58,7 +58,7 @@ def test_it_tells_its_version_and_what_works(system: System) -> None:
     assert "usage" in system.run("retsnoop-py", "--help").lower()
 
 
-def test_it_replays_as_the_checkout_does(system: System) -> None:
+def test_a_replay_equals_that_of_the_checkout(system: System) -> None:
     for name in ("6.12", "6.12-args"):
         recording = system.give(GOLDEN / f"{name}.rsn")
         done = system.call("retsnoop-py", "replay", recording, env={**ENVIRONMENT, "TZ": "UTC"})
@@ -78,7 +78,7 @@ def test_python_has_its_interface_and_modules(system: System) -> None:
     assert decoded == "1"
 
 
-def test_it_is_not_steered_by_the_environment_or_the_folder(system: System) -> None:
+def test_environment_and_current_folder_have_no_effect(system: System) -> None:
     for name in ("retsnoop_py", "typer", "msgspec"):
         (system.home / "upper/root" / f"{name}.py").write_text("raise SystemExit('steered')\n")
     env = {**ENVIRONMENT, "PYTHONPATH": "/root", "PYTHONHOME": "/root"}
@@ -96,15 +96,15 @@ def test_bytecode_is_there_from_the_start(system: System) -> None:
 
 
 @pytest.mark.parametrize("surrounding", BARE)
-def test_a_bare_surrounding_gives_answers_and_no_tracebacks(
+def test_commands_work_or_report_errors_in_a_restricted_system(
     system: System, surrounding: str
 ) -> None:
     recording = system.give(GOLDEN / "6.12.rsn")
     assert_answers(system, "/usr/bin/retsnoop-py", recording, surrounding)
 
 
-def test_in_a_guest_it_traces_says_why_loads_and_goes(system: System, tmp_path: Path) -> None:
-    """The installed system is what the guest's root directory is; what it changes there is lost."""
+def test_in_a_guest_it_traces_explains_loads_and_uninstalls(system: System, tmp_path: Path) -> None:
+    """The installed system is the root directory in the guest. Changes there are lost."""
     refused = system.give(bpf_object(tmp_path, "bounds"))
     with Machine(KERNEL) as machine:
         call = system.boot(machine)
@@ -116,7 +116,7 @@ def test_in_a_guest_it_traces_says_why_loads_and_goes(system: System, tmp_path: 
 
 
 def test_the_other_machines_package_has_the_same_files() -> None:
-    """All but the names and contents of what is compiled."""
+    """Names of compiled files differ only in the machine; their contents are not compared."""
 
     def files(machine: str) -> set[str]:
         listed = run("dpkg-deb", "-c", DIST / deb_name(machine)).splitlines()
@@ -130,9 +130,9 @@ def test_the_other_machines_package_has_the_same_files() -> None:
         assert told == architecture
 
 
-def test_two_builds_are_the_same_bytes() -> None:
+def test_two_builds_are_identical() -> None:
     before = build_deb(HOST).read_bytes()
-    # a checkout has times of its own, before the commit or after it
+    # file times of a checkout may be before or after the commit
     for path, when in ((build.ROOT / "README.md", time.time()), (COPYRIGHT, 1_000_000_000)):
         os.utime(path, (when, when))
     assert build_deb(HOST).read_bytes() == before

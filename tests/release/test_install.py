@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The ways to install, as README and docs/install.md have them, on a Debian that has only apt.
+"""Follow every way to install of README and docs/install.md on a Debian with only apt.
 
-What there is to install is built on Debian 12 by the pages' commands, and installed on fresh ones
-by the rest of them. Then Debian's own sudo(8) has to find the program. This takes root, for chroot,
-and the network. The one file has its test in test_one_file.py: it takes too long to build.
+The build commands of the pages run on Debian 12. The install commands then run on new systems with
+the files from that build. Finally, Debian's sudo(8) must find the program. The test requires root,
+for chroot, and the network. The single-file executable is tested in test_one_file.py, because its
+build takes too long here.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from tests.examples import script
 from tests.pythons import run
 from tests.release.reader import APT, CHECKOUT, PAGE, DerivativeReader, Reader
 
-#: What a way is known by on its page, and what it takes that the page leaves to the reader.
+#: Page and command that identify a way to install, and prerequisites that the page omits.
 WAYS = {
     "package": (PAGE, "dist/retsnoop-py_*_amd64.deb", ""),
     "pipx": (PAGE, "pipx install", ""),
-    # uv is no package of Debian's
+    # Debian has no package of uv
     "uv": (PAGE, "uv tool install", f"{APT} pipx && pipx install uv"),
     "virtual environment": (PAGE, "pip install dist/retsnoop_py-*_x86_64.whl", ""),
     "source distribution": (PAGE, "pip install dist/retsnoop_py-*.tar.gz", ""),
@@ -31,7 +32,7 @@ WAYS = {
 
 
 class Built(NamedTuple):
-    """What came of building."""
+    """Result of the build: the system, and the text on standard error."""
 
     reader: Reader
     said: str
@@ -39,7 +40,7 @@ class Built(NamedTuple):
 
 @pytest.fixture(scope="module")
 def built() -> Built:
-    """Debian 12, where the commands of README's page were typed from its top to its bottom."""
+    """Debian 12 after all commands of README's page, in order."""
     reader = Reader("bookworm", "install-builder")
     assert reader.system.call("sh", "-c", "command -v python3 make cc xz sudo").returncode
     tools, *rest = script("README.md", "make deb")
@@ -48,15 +49,15 @@ def built() -> Built:
     run("git", "clone", "-q", build.ROOT, reader.checkout)
     said = reader.type(*rest)
     assert "make wheel" in script(PAGE, "make wheel")
-    reader.type(*script(PAGE, "make wheel"))  # finds it done
+    reader.type(*script(PAGE, "make wheel"))  # everything is built already
     return Built(reader, said)
 
 
-def test_readme_leads_to_a_program_that_sudo_finds(built: Built) -> None:
+def test_sudo_finds_the_program_after_the_commands_of_readme(built: Built) -> None:
     built.reader.assert_sudo_finds_it()
 
 
-def test_what_it_costs_is_said_first_and_nothing_else_is_installed(built: Built) -> None:
+def test_the_cost_is_printed_first_and_nothing_else_is_installed(built: Built) -> None:
     costs = re.findall(r"^  deps +installing (?:.*) \((.*)\)$", built.said, re.MULTILINE)
     assert costs, built.said
     for cost in costs:
@@ -68,25 +69,25 @@ def test_what_it_costs_is_said_first_and_nothing_else_is_installed(built: Built)
     assert not (built.reader.checkout / ".venv/bin/pytest").exists()
 
 
-#: All on Debian 13; on 12 what differs there, for time's sake: pipx is of before ``--global``.
+#: All run on Debian 13. Only pipx also runs on 12, where its version is older than ``--global``.
 @pytest.mark.parametrize(
     ("suite", "way"),
     [("bookworm", "package"), ("bookworm", "pipx"), *(("trixie", way) for way in WAYS)],
 )
-def test_a_way_of_the_page_leads_to_a_program_that_sudo_finds(
+def test_sudo_finds_the_program_after_each_way_to_install(
     built: Built, suite: str, way: str
 ) -> None:
     follow(Reader(suite, "install-reader"), built, way)
 
 
 @pytest.mark.parametrize("way", ["package", "pipx", "virtual environment"])
-def test_a_derivative_that_nobody_knows_installs_it_too(built: Built, way: str) -> None:
-    """Python 3.14, a release that no table has, sudo-rs, and coreutils that are not GNU's."""
+def test_an_unknown_derivative_of_debian_can_install_it(built: Built, way: str) -> None:
+    """Python 3.14, a release that no list contains, sudo-rs, and coreutils other than GNU's."""
     follow(DerivativeReader("install-derivative"), built, way)
 
 
 def follow(reader: Reader, built: Built, way: str) -> None:
-    """Type what the page says of ``way``; then sudo has to find the program."""
+    """Run the page's commands for ``way``, then check that sudo finds the program."""
     page, words, before = WAYS[way]
     shutil.copytree(built.reader.checkout / "dist", reader.checkout / "dist")
     if before:
@@ -96,7 +97,7 @@ def follow(reader: Reader, built: Built, way: str) -> None:
     shutil.rmtree(reader.system.home)
 
 
-def test_pip_into_the_systems_python_is_refused_as_the_page_says(built: Built) -> None:
+def test_pip_refuses_the_system_python_as_documented(built: Built) -> None:
     wheel = next(Path(CHECKOUT, "dist", one.name) for one in _wheels(built))
     reader = built.reader
     reader.type(f"{APT} python3-pip >/dev/null")

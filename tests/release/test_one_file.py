@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What ``make standalone`` left in dist/: that it needs nothing, starts quickly, and traces.
+"""Check the executable of ``make standalone``: no dependencies, fast start, working traces.
 
 RETSNOOP_KERNELS names the kernel of the guest.
 """
@@ -47,7 +47,7 @@ GOLDEN = build.ROOT / "tests" / "golden"
 RECORDING = GOLDEN / "6.12.rsn"
 OLDER = GOLDEN / "5.10.rsn"
 INSTALLED = build.ROOT / ".venv" / "bin" / "retsnoop-py"
-#: What would have another Python look elsewhere, or say more.
+#: Variables that would change the search path or the output of another Python.
 HOSTILE = {
     "PYTHONHOME": "/nowhere",
     "PYTHONPATH": "/tmp",
@@ -58,7 +58,7 @@ HOSTILE = {
 }
 
 
-#: Of a loader: what the verifier said, and then what became of it.
+#: A loader's log: the verifier's output, then the loader's error.
 LOG = """\
 libbpf: prog 'count': BPF program load failed: Permission denied
 libbpf: prog 'count': -- BEGIN PROG LOAD LOG --
@@ -72,7 +72,7 @@ processed 2 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_stat
 -- END PROG LOAD LOG --
 libbpf: prog 'count': failed to load: -EACCES
 """
-#: Calls bpf(2) in vain, by a function of its own.
+#: A program that makes a failing call of bpf(2) in a function of its own.
 CALLER = """\
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -102,7 +102,7 @@ def program(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
-    """A root with the program, a recording, and a /tmp where nothing can be executed."""
+    """A root directory with the program, a recording, and a /tmp without execute permission."""
     home = tmp_path / "root"
     home.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "none", home], check=True)
@@ -126,7 +126,7 @@ def inside(root: Path, *words: str) -> str:
     return done.stdout
 
 
-def test_the_command_of_the_page_puts_it_where_sudo_finds_it() -> None:
+def test_sudo_finds_it_after_the_command_of_the_page() -> None:
     reader = Reader("bookworm", "one-file-reader")
     shutil.copytree(DIST, reader.checkout / "dist")
     build_it, *rest = script(PAGE, "make standalone")
@@ -135,7 +135,7 @@ def test_the_command_of_the_page_puts_it_where_sudo_finds_it() -> None:
     reader.assert_sudo_finds_it()
 
 
-def test_it_is_static_small_and_of_its_machine(program: Path) -> None:
+def test_it_is_a_small_static_program_for_its_machine(program: Path) -> None:
     assert program.stat().st_size < LIMIT
     with program.open("rb") as file:
         elf = ELFFile(file)
@@ -144,7 +144,7 @@ def test_it_is_static_small_and_of_its_machine(program: Path) -> None:
     assert bytes(build.ROOT) not in program.read_bytes()
 
 
-def test_the_licence_of_everything_inside_is(program: Path) -> None:
+def test_it_contains_the_licence_of_every_part(program: Path) -> None:
     with zipfile.ZipFile(program) as archive:
         names = [name for name in archive.namelist() if name.startswith("licences/")]
         told = archive.read("licences/README.md").decode()
@@ -154,7 +154,7 @@ def test_the_licence_of_everything_inside_is(program: Path) -> None:
     assert "relink with another elfutils" in told
 
 
-def test_alone_in_a_read_only_root_it_replays_and_helps(root: Path) -> None:
+def test_replay_and_help_work_in_an_empty_read_only_root(root: Path) -> None:
     assert inside(root, "--version") == f"retsnoop-py {__version__}\n"
     env = dict(os.environ, TZ="UTC")
     wanted = subprocess.check_output([INSTALLED, "replay", RECORDING], text=True, env=env)
@@ -163,7 +163,7 @@ def test_alone_in_a_read_only_root_it_replays_and_helps(root: Path) -> None:
         assert inside(root, *words) == subprocess.check_output([INSTALLED, *words], text=True)
 
 
-def test_alone_it_explains_a_log_and_tells_recordings_apart(root: Path, tmp_path: Path) -> None:
+def test_explain_and_diff_work_in_an_empty_root(root: Path, tmp_path: Path) -> None:
     (tmp_path / "load.log").write_text(LOG)
     explained = inside(root, "explain", "/load.log")
     words = [INSTALLED, "explain", tmp_path / "load.log"]
@@ -181,12 +181,12 @@ def test_alone_it_explains_a_log_and_tells_recordings_apart(root: Path, tmp_path
     assert told.returncode == wanted.returncode
 
 
-def test_without_proc_it_is_found_by_what_it_was_started_as(root: Path) -> None:
+def test_without_proc_it_finds_itself_by_its_start_path(root: Path) -> None:
     script = "import sys; print(sys.executable, sys.path)"
     assert inside(root, "--python", "-c", script) == "/retsnoop-py ['/retsnoop-py']\n"
 
 
-def test_the_python_inside_has_the_package_and_looks_nowhere_else(root: Path) -> None:
+def test_its_python_contains_the_package_and_uses_no_other_path(root: Path) -> None:
     script = (
         "import capstone, ctypes, sys, retsnoop_py; from retsnoop_py import _bpf, _dwarf\n"
         "libc = ctypes.CDLL(None); print(libc.syscall(39) > 0, capstone.cs_version()[0])\n"
@@ -196,7 +196,7 @@ def test_the_python_inside_has_the_package_and_looks_nowhere_else(root: Path) ->
 
 
 def test_all_modules_and_codecs_of_the_package_are_inside() -> None:
-    """Codecs are found by their names, so that no import tells of them."""
+    """Python finds codecs by name, so no import shows which codecs are necessary."""
     sources = {path: path.read_text() for path in build.PACKAGE.rglob("*.py")}
     names = [
         ".".join(path.relative_to(build.PACKAGE.parent).with_suffix("").parts) for path in sources
@@ -214,7 +214,7 @@ def test_all_modules_and_codecs_of_the_package_are_inside() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_it_starts_in_at_most_twice_the_time_of_the_installed_one() -> None:
+def test_it_starts_within_twice_the_time_of_an_installed_program() -> None:
     def cpu_seconds(*words: str | Path) -> float:
         before = os.times()
         for _ in range(10):
@@ -229,7 +229,7 @@ def test_it_starts_in_at_most_twice_the_time_of_the_installed_one() -> None:
         assert ours <= 2 * installed, words
 
 
-#: A root of BusyBox and the program, on which nothing can be written but in /tmp.
+#: A root directory with only BusyBox and the program. Only /tmp is writable.
 GUEST = """\
 set -e
 root=$(mktemp -d /run/bareXXXXXX)
@@ -255,7 +255,7 @@ run functions -c mount
 """
 
 
-def test_in_a_guest_of_busybox_alone_it_traces_and_tells_why() -> None:
+def test_in_a_guest_with_only_busybox_it_traces_and_explains() -> None:
     with Machine(KERNEL) as machine:
         script = machine.share / "bare.sh"
         script.write_text(GUEST.format(program=one_file()))
@@ -290,8 +290,8 @@ run doctor
 
 
 @pytest.mark.skipif(HOST != "x86_64", reason="Debian has User-mode Linux for x86 alone")
-def test_on_a_kernel_without_btf_it_says_so(tmp_path: Path) -> None:
-    """User-mode Linux: no BTF, no ftrace, no kprobes, BPF programs of other types."""
+def test_it_reports_a_kernel_without_btf(tmp_path: Path) -> None:
+    """User-mode Linux has no BTF, no ftrace, no kprobes, and fewer BPF program types."""
     package = AptRoot("bookworm", arch=host().debian).download("user-mode-linux", tmp_path)
     subprocess.run(["dpkg-deb", "-x", package, tmp_path / "uml"], check=True)
     root = tmp_path / "root"
@@ -323,20 +323,20 @@ def test_on_a_kernel_without_btf_it_says_so(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module", params=["bullseye", "bookworm", "trixie", "sid"])
 def system(request: pytest.FixtureRequest) -> System:
-    """A Debian, from the oldest that is kept to the newest; none has a Python."""
+    """A Debian without Python, for each supported release from the oldest to the newest."""
     made = System(request.param, f"{request.param}-one-file")
     assert made.call("sh", "-c", "command -v python3").returncode
     return made
 
 
 @pytest.mark.parametrize("surrounding", BARE)
-def test_a_bare_surrounding_gives_answers_and_no_tracebacks(
+def test_commands_work_or_report_errors_in_a_restricted_system(
     system: System, surrounding: str
 ) -> None:
     assert_answers(system, system.give(one_file()), system.give(RECORDING), surrounding)
 
 
-def test_in_each_user_land_it_traces_tells_why_and_loads(system: System, tmp_path: Path) -> None:
+def test_in_each_user_land_it_traces_explains_and_loads(system: System, tmp_path: Path) -> None:
     program, recording = system.give(one_file()), system.give(RECORDING)
     refused = system.give(bpf_object(tmp_path, "bounds"))
     assert system.run(program, "--version") == f"retsnoop-py {__version__}\n"
@@ -350,7 +350,7 @@ def test_in_each_user_land_it_traces_tells_why_and_loads(system: System, tmp_pat
     assert left_behind(system) == []
 
 
-#: A root of BusyBox, musl and a program that is linked to it.
+#: A root directory with BusyBox, musl, and a program linked with musl.
 MUSL_GUEST = """\
 set -e
 root=/run/musl
@@ -367,8 +367,8 @@ export PATH=/bin
 """
 
 
-def test_in_a_user_land_of_musl_it_traces_a_program_linked_to_that(tmp_path: Path) -> None:
-    """Debian's musl, its loader and BusyBox: no glibc."""
+def test_in_a_musl_user_land_it_traces_a_program_linked_with_musl(tmp_path: Path) -> None:
+    """Debian's musl with its loader, and BusyBox; no glibc."""
     tree = tmp_path / "musl"
     (tree / "bin").mkdir(parents=True)
     (tree / "lib").symlink_to("usr/lib")
@@ -389,7 +389,7 @@ def test_in_a_user_land_of_musl_it_traces_a_program_linked_to_that(tmp_path: Pat
         traced = machine.run(["sh", str(script), *words], timeout=400)
     assert traced.status == 0, traced.out + traced.err
     assert "[-E2BIG]" in traced.out, traced.out + traced.err
-    # musl's syscall() has no frame of its own, so that its caller is passed over
+    # syscall() of musl has no frame, so the stack omits its caller
     rows = traced.out.partition("User stack:")[2].splitlines()
     [caller_row] = [row for row in rows if row.strip().startswith("main+")]
     assert f"{source}:" in caller_row, traced.out
@@ -397,7 +397,7 @@ def test_in_a_user_land_of_musl_it_traces_a_program_linked_to_that(tmp_path: Pat
     assert call_row.endswith("/libc.so"), traced.out
 
 
-def test_it_boots_a_guest_itself_and_runs_there() -> None:
+def test_it_boots_a_guest_and_runs_in_it() -> None:
     script = "import os; print(os.uname().release, os.getuid())"
     words = [one_file(), "vm", "run", "--on", KERNEL, "--", one_file(), "--python", "-c"]
     said = subprocess.check_output([*words, script], text=True, timeout=300)
@@ -405,7 +405,7 @@ def test_it_boots_a_guest_itself_and_runs_there() -> None:
     assert said.endswith(" 0\n")
 
 
-def test_a_guest_of_the_other_architecture_is_refused_before_anything_is_fetched(
+def test_a_guest_of_the_other_architecture_is_rejected_before_any_download(
     tmp_path: Path,
 ) -> None:
     other = next(one for one in ARCHITECTURES.values() if one.is_foreign)
@@ -418,16 +418,16 @@ def test_a_guest_of_the_other_architecture_is_refused_before_anything_is_fetched
         assert not list(tmp_path.iterdir())
 
 
-def test_the_other_machines_executable_is_refused_by_the_kernel() -> None:
-    """Where no emulator is registered for it: nothing of it runs, and a shell says why."""
+def test_the_kernel_rejects_the_executable_of_the_other_machine() -> None:
+    """Without a registered emulator, the executable does not run and the shell reports why."""
     [other] = (machine for machine in MACHINES if machine != HOST)
     with pytest.raises(OSError, match="Exec format error") as caught:
         subprocess.run([one_file(other), "--version"], check=False)
     assert caught.value.errno == errno.ENOEXEC
 
 
-def test_two_builds_are_the_same_bytes() -> None:
+def test_two_builds_are_identical() -> None:
     before = one_file().read_bytes()
-    time.sleep(1.1)  # what notes the time in seconds would differ
+    time.sleep(1.1)  # a time in seconds inside the file would then differ
     (build.PACKAGE / "__init__.py").touch()
     assert build_one_file(HOST).read_bytes() == before

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The fastest way to install of docs/install.md, the source distribution, on this machine.
+"""Install the source distribution on this machine, as docs/install.md describes.
 
-``make test`` runs it; ``make test-install`` runs all ways on bare systems. The commands are the
-page's, except for the packages, which this machine has. They see an empty /opt and /usr/local/bin.
-This takes root, for mounts, and the network.
+``make test`` runs this test; ``make test-install`` runs all ways to install on bare systems. The
+commands are those of the page, except for the packages, which this machine has. They see an empty
+/opt and /usr/local/bin. The test requires root, for mounts, and the network.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from tests.release.reader import PAGE
 
 from retsnoop_py import __version__
 
-#: Each command's output has a line before it.
+#: A line before the output of each command.
 _END = "-- next --"
-#: What ``sudo`` finds, where this machine has sudo(8); as root it is the same program.
+#: Commands to run. Root runs them without ``sudo``, which starts the same program.
 _ASKED = ("--version", "list presets", "doctor")
 
 
 @pytest.fixture(scope="module")
 def outputs() -> list[str]:
-    """What the installed program prints, by command."""
+    """The output of each command of the installed program."""
     made = build_sdist()
     lines = script(PAGE, f"pip install dist/{made.name.replace(__version__, '*')}")
     typed = [line for line in lines if not line.startswith("apt ")]
@@ -44,12 +44,12 @@ def outputs() -> list[str]:
     return done.stdout.split(f"{_END}\n")[1:]
 
 
-def test_it_is_the_version_of_the_checkout(outputs: list[str]) -> None:
+def test_its_version_is_that_of_the_checkout(outputs: list[str]) -> None:
     assert outputs[0] == f"retsnoop-py {__version__}\n"
 
 
 def test_its_files_and_extensions_are_found(outputs: list[str]) -> None:
     _, presets, doctor = outputs
     assert re.search(r"^bpf\t", presets, re.MULTILINE)
-    # whether the kernel here lets it load programs is no matter
+    # this kernel may forbid loading programs
     assert re.search(r"(?:yes|no) +loading programs", doctor), doctor

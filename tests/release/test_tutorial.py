@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Who comes anew: the tutorial as it stands, from a Debian that has nothing but apt, to its end.
+"""Follow the whole tutorial from a Debian that has only apt.
 
-Its ``sh`` block is run in a checkout, as the page has it: packages are installed, the program is
-built, a kernel with its debug information is fetched. Then what its ``console`` blocks show is run
-on that kernel, in a guest, as the page says how, and compared. This takes root, for chroot, and the
-network: proxies, certificates and pip's settings are this machine's.
+The ``sh`` block runs in a checkout: it installs packages, builds the program, and downloads a
+kernel with its debug information. The commands of the ``console`` blocks then run on that kernel in
+a guest, and their output is compared with the page. The test requires root, for chroot, and the
+network. It uses the proxies, certificates and pip settings of this machine.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from tests.release.system import ENVIRONMENT, System, of_this_network
 PAGE = "docs/tutorial.md"
 SUITE = "bookworm"
 CHECKOUT = "/root/retsnoop-py"
-#: What every Debian that was installed has, and this one has not; and what brings a checkout.
+#: Packages that every installed Debian has and this one lacks, and git for the checkout.
 _BEFORE = "apt-get -qq update && apt-get -qq -y --no-install-recommends install mount make git"
-#: Between the outputs of two commands.
+#: A line after the output of each command.
 _END = "-- end of a command --"
 
 
 def in_one_script(commands: Sequence[Shown]) -> str:
-    """The guest's release, and the page's commands: one file, so that all have one guest."""
+    """Return a script with uname and the commands, so that all run in one guest."""
     each = ("uname -r", *(one.command for one in commands))
     return "exec 2>&1\n" + "".join(f"{command}\necho '{_END}'\n" for command in each)
 
 
-def test_a_newcomer_comes_from_nothing_to_the_line() -> None:
+def test_the_tutorial_works_on_a_bare_debian() -> None:
     page = shown(PAGE)
     first = [one.command for one in page if one.output is None]
     then = [one for one in page if one.output is not None]

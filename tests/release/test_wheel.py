@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What ``make wheel`` left in dist/: what it needs, what is inside, and that it traces.
+"""Check the wheels of ``make wheel`` in dist/: dependencies, contents, working traces.
 
 RETSNOOP_KERNELS names the kernel of the guest.
 """
@@ -41,7 +41,7 @@ from retsnoop_py.workload.cases import CASES
 
 MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
-#: Debian 12's Python, for a machine that is not this one.
+#: Packages of Python in Debian 12, for the other machine.
 PYTHON_PACKAGES = (
     *("libc6", "libpython3.11-minimal", "libpython3.11-stdlib", "python3.11-minimal", "zlib1g"),
     *("libexpat1", "libffi8", "libssl3", "libbz2-1.0", "liblzma5", "libgcc-s1", "libstdc++6"),
@@ -50,7 +50,7 @@ PYTHON_PACKAGES = (
 HOST = os.uname().machine
 LIMIT = 6_000_000
 KERNEL = (os.environ.get("RETSNOOP_KERNELS") or "6.12").split()[-1]
-#: Nothing of a compiler, of headers, or of another Python.
+#: An environment without compilers, headers and other Pythons.
 ALONE = {"PATH": "/nonexistent", "LC_ALL": "C.UTF-8", "HOME": os.environ["HOME"]}
 
 
@@ -78,7 +78,7 @@ def test_auditwheel_finds_nothing_but_glibc_2_28(wheel: Path) -> None:
     assert wheel.stat().st_size < LIMIT
 
 
-def test_extensions_are_of_the_machine_and_show_one_function(wheel: Path, tmp_path: Path) -> None:
+def test_extensions_match_the_machine_and_export_one_function(wheel: Path, tmp_path: Path) -> None:
     machine = wheel.stem.rpartition("manylinux_2_28_")[2]
     with zipfile.ZipFile(wheel) as archive:
         extensions = [name for name in archive.namelist() if name.endswith(".so")]
@@ -101,7 +101,8 @@ def test_extensions_are_of_the_machine_and_show_one_function(wheel: Path, tmp_pa
                 for symbol in table.iter_symbols()
                 if symbol["st_shndx"] != "SHN_UNDEF" and symbol["st_info"]["bind"] != "STB_LOCAL"
             }
-        # another libelf or zstd in the same process must not take over our calls, nor ours its
+        # Other symbols must stay hidden: another libelf or zstd in the process must not be mixed
+        # with ours.
         assert shown == {f"PyInit_{Path(name).name.split('.')[0]}"}
         assert {one.split(".")[0] for one in needed} <= {
             *("libc", "libpthread", "libdl", "ld-linux-x86-64", "ld-linux-aarch64"),
@@ -109,7 +110,7 @@ def test_extensions_are_of_the_machine_and_show_one_function(wheel: Path, tmp_pa
 
 
 def test_every_file_of_the_package_is_inside(wheel: Path) -> None:
-    """A folder of data that pyproject.toml does not name works in a checkout only."""
+    """If pyproject.toml omits a data folder, the program works only in a checkout."""
     files = run("git", "-C", build.ROOT, "ls-files", "src/retsnoop_py", "docs/*.md").split()
     wanted = {name.removeprefix("src/") for name in files if name.startswith("src/")}
     wanted |= {f"retsnoop_py/{name}" for name in files if name.startswith("docs/")}
@@ -120,7 +121,7 @@ def test_every_file_of_the_package_is_inside(wheel: Path) -> None:
     assert any(name.endswith("/share/man/man1/retsnoop-py.1") for name in names)
 
 
-def test_the_licences_of_what_is_inside_are_shipped(wheel: Path) -> None:
+def test_it_contains_the_licences_of_all_parts(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         home = next(name for name in archive.namelist() if name.endswith("/METADATA"))
         told = email.message_from_bytes(archive.read(home))
@@ -142,7 +143,7 @@ def test_the_licences_of_what_is_inside_are_shipped(wheel: Path) -> None:
 
 @pytest.fixture(scope="module")
 def venv() -> Path:
-    """An empty venv with the wheel for this machine, below build/, which guests see."""
+    """An empty venv with the wheel for this machine, in build/, which guests can read."""
     home = build.BUILD / "wheel-venv"
     shutil.rmtree(home, ignore_errors=True)
     run(sys.executable, "-m", "venv", home)
@@ -152,7 +153,7 @@ def venv() -> Path:
     return home
 
 
-def test_in_an_empty_venv_it_tells_version_and_checks(venv: Path) -> None:
+def test_version_and_doctor_work_in_an_empty_venv(venv: Path) -> None:
     version = made(HOST).name.split("-")[1]
     tool = venv / "bin/retsnoop-py"
     assert run(tool, "--version", env=ALONE) == f"retsnoop-py {version}\n"
@@ -166,7 +167,7 @@ def test_in_an_empty_venv_it_tells_version_and_checks(venv: Path) -> None:
 
 
 @pytest.mark.parametrize("platform", ["another machine", "glibc 2.27"])
-def test_pip_refuses_it_where_it_cannot_run(venv: Path, tmp_path: Path, platform: str) -> None:
+def test_pip_rejects_it_on_unsupported_systems(venv: Path, tmp_path: Path, platform: str) -> None:
     other = next(machine for machine in MACHINES if machine != HOST)
     wheel = made(other if platform == "another machine" else HOST)
     older = f"manylinux_2_27_{HOST}"
@@ -179,7 +180,7 @@ def test_pip_refuses_it_where_it_cannot_run(venv: Path, tmp_path: Path, platform
 
 
 def test_in_an_empty_venv_it_traces(venv: Path) -> None:
-    """bpf-map-too-large in a guest, by the wheel's own tool: down to the function that refused."""
+    """The wheel traces bpf-map-too-large in a guest, down to the function that failed."""
     tool, python = venv / "bin/retsnoop-py", venv / "bin/python"
     words = [tool, "vm", "run", "--on", KERNEL, "--"]
     [case] = [one for one in CASES if one.name == "bpf-map-too-large"]
@@ -196,10 +197,10 @@ def test_in_an_empty_venv_it_traces(venv: Path) -> None:
 
 
 @pytest.mark.parametrize("suite", ["bookworm", "trixie"])
-def test_on_a_bare_debian_pip_installs_it_for_a_first_trace_and_leaves_nothing(
+def test_on_a_bare_debian_pip_installs_it_and_uninstalls_it_completely(
     suite: str, tmp_path: Path
 ) -> None:
-    """Python 3.11 and 3.13, with pip, and nothing else: no compiler, no headers."""
+    """Only Python 3.11 or 3.13 with pip: no compiler, no headers."""
     system = System(suite, f"{suite}-wheel")
     env = ENVIRONMENT | of_this_network(system)
     install = ("apt-get", "-qq", "-y", "--no-install-recommends", "install")
@@ -220,8 +221,8 @@ def test_on_a_bare_debian_pip_installs_it_for_a_first_trace_and_leaves_nothing(
     assert left_behind(system, wheel) == []
 
 
-def test_a_c_library_that_is_too_old_is_told(venv: Path, tmp_path: Path) -> None:
-    """As by who copies a venv to an older system: the extension asks for a glibc of the future."""
+def test_it_reports_a_c_library_that_is_too_old(venv: Path, tmp_path: Path) -> None:
+    """A venv copied to an older system: its extensions need a later glibc."""
     package = shutil.copytree(site_of(venv) / "retsnoop_py", tmp_path / "retsnoop_py")
     for extension in package.glob("*.so"):
         data = extension.read_bytes()
@@ -245,7 +246,7 @@ def site_of(venv: Path) -> Path:
 
 
 def elf_hash(name: bytes) -> int:
-    """By which a loader finds the version of a symbol."""
+    """Return the hash by which a loader finds a symbol version."""
     value = 0
     for byte in name:
         value = (value << 4) + byte
@@ -254,8 +255,8 @@ def elf_hash(name: bytes) -> int:
 
 
 @pytest.mark.parametrize("room", ["symbolize", "libbpf", "kernel"])
-def test_the_checkouts_tests_pass_with_it(venv: Path, room: str) -> None:
-    """DWARF, ELF and BTF by the libraries inside; pytest comes into the venv for that."""
+def test_the_tests_of_the_checkout_pass_with_it(venv: Path, room: str) -> None:
+    """Run tests of DWARF, ELF and BTF with the wheel's libraries. The venv also gets pytest."""
     told = tomllib.loads((build.ROOT / "pyproject.toml").read_text())["project"]
     wanted = [
         one
@@ -274,7 +275,7 @@ def test_the_checkouts_tests_pass_with_it(venv: Path, room: str) -> None:
 
 @pytest.fixture(scope="module")
 def foreign(venv: Path) -> list[str | Path]:
-    """The start of a command line: the other machine's Python, with its wheel, in QEMU."""
+    """The start of a command line that runs the other machine's Python with its wheel in QEMU."""
     other = next(machine for machine in MACHINES if machine != HOST)
     home = build.BUILD / "foreign"
     root, site, emulator = home / "root", home / "site", home / "emulator"
@@ -319,7 +320,7 @@ def test_the_other_machines_wheel_replays_and_reads_dwarf(
 
 
 def test_the_sdist_builds_without_a_network(tmp_path: Path) -> None:
-    """With what `python3 build.py deps` names, cffi and setuptools, as its libbpf is inside."""
+    """It needs the packages of `python3 build.py deps`, cffi and setuptools; libbpf is inside."""
     [sdist] = DIST.glob("retsnoop_py-*.tar.gz")
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps"]
     env = dict(os.environ, XDG_CACHE_HOME=str(tmp_path / "empty"))
@@ -331,11 +332,11 @@ def test_the_sdist_builds_without_a_network(tmp_path: Path) -> None:
         assert f"retsnoop_py/bpf/{HOST}/trace.bpf.o" in archive.namelist()
 
 
-def test_two_builds_are_the_same_bytes() -> None:
+def test_two_builds_are_identical() -> None:
     made_by_first = [build_wheel(HOST, build_sdist()), *DIST.glob("retsnoop_py-*.tar.gz")]
     before = [path.read_bytes() for path in made_by_first]
     for path in (build.ROOT / "README.md", build.PACKAGE / "__init__.py"):
-        path.touch()  # a checkout has times of its own
+        path.touch()  # the file times of a checkout differ from the commit
     build_wheel(HOST, build_sdist())
     assert [path.read_bytes() for path in made_by_first] == before
     with tarfile.open(made_by_first[1]) as archive:
