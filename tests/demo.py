@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""``make demo``: errors of failing bpf() calls, and why one fails, on this kernel or in a VM."""
+"""``make demo``: errors of failing bpf() calls and the reason of one, here or in a VM."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from retsnoop_py.vm import kernels
 BIN = Path(sys.executable).parent
 TOOL = str(BIN / "retsnoop-py")
 KERNEL = "6.12"
-#: How long the debug information may take to come, in seconds; a demo is to be over soon.
+#: Time limit in seconds for downloading the debug information, because a demo must be short.
 PATIENCE = 60
 WORKLOAD = (str(BIN / "python"), "-m", "retsnoop_py.workload", "--quiet")
 CASES = (
@@ -42,7 +42,7 @@ GLOBS = (
 
 
 def can_trace() -> bool:
-    """Whether functions of the running kernel can be traced by this user."""
+    """Return True if this user can trace functions of the running kernel."""
     try:
         facts = KernelFacts()
         return os.geteuid() == 0 and bool(facts.traceable) and bool(facts.btf)
@@ -51,14 +51,14 @@ def can_trace() -> bool:
 
 
 def in_a_vm() -> list[str]:
-    """What has a command run on a kernel in a VM, with its debug information if that is quick."""
+    """Return a command prefix to run in a VM, with debug information if its download is quick."""
     print(f"This kernel cannot trace functions: Linux {KERNEL} does, in a VM.", flush=True)
     options = ["--on", KERNEL, *(["--debug-info"] if have_debug_info() else [])]
     return [TOOL, "vm", "run", *options, "--"]
 
 
 def have_debug_info() -> bool:
-    """Whether the kernel's debug information is here, fetched if that is quick."""
+    """Return True if the debug information is here or can be downloaded quickly."""
     kernel = kernels.cached(KERNEL)
     if kernel is not None and kernel.vmlinux is not None:
         return True
@@ -76,14 +76,14 @@ def have_debug_info() -> bool:
 
 
 def show(around: Sequence[str], *words: str) -> int:
-    """Run the tool with ``words``, where ``around`` says; its exit status."""
+    """Run the tool with ``words``, in the environment ``around``. Return its exit status."""
     command = [*around, TOOL, *words]
     print("\n$", shlex.join(command), flush=True)
     return subprocess.run(command, check=False).returncode
 
 
 def main() -> int:
-    """Run the tool on the failing workload; the exit status of what failed first."""
+    """Run the tool on the failing workload. Return the exit status of the first failing run."""
     around = [] if can_trace() else in_a_vm()
     print("\nWhich functions failed, of all that have to do with BPF maps and programs:")
     status = show(around, *GLOBS, "--", *WORKLOAD, *CASES)

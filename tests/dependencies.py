@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""``make lint``: what src/ imports is declared in pyproject.toml, and what is declared is imported.
+"""``make lint``: compare the imports of src/ with the dependencies in pyproject.toml.
 
-A dependency that nobody imports is installed for nothing, and one that nobody declared works
-only where something else happens to bring it along. The extensions, which import-linter does not
-see, are for ``libbpf/`` alone: what it makes of them has types.
+A dependency without an import is installed unnecessarily. An import without a dependency works only
+if something else happens to install it. The extensions, which import-linter does not see, may be
+imported only by ``libbpf/``, because its results have types.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Where a distribution's module has another name.
+#: Module names that differ from the name of their distribution.
 MODULES = {"pyelftools": "elftools"}
 EXTENSIONS = {"retsnoop_py._bpf", "retsnoop_py._dwarf"}
-#: Of later standard libraries than the one that runs this.
+#: Modules of standard libraries later than this Python.
 LATER = {"annotationlib"}
-#: Declared for what they do without being imported: cffi's extensions import its backend.
+#: Dependencies without an import: the extensions that cffi builds import its backend.
 UNSEEN = {"cffi": "the extensions that it makes import _cffi_backend"}
 
 
 def imported(source: Path) -> Iterator[tuple[str, str]]:
-    """The top modules a file imports, each with the place."""
+    """Return the top-level modules that a file imports, each with the line."""
     for node in ast.walk(ast.parse(source.read_text(), source)):
         names = []
         if isinstance(node, ast.Import):
@@ -38,7 +38,7 @@ def imported(source: Path) -> Iterator[tuple[str, str]]:
 
 
 def problems(pyproject: str, sources: dict[str, str]) -> list[str]:
-    """What is wrong; ``sources`` are the imported modules with a place where each is."""
+    """Return the problems; ``sources`` are the imported modules with a line for each."""
     told = tomllib.loads(pyproject)["project"]["dependencies"]
     names = [re.match(r"[A-Za-z0-9_.-]+", one)[0] for one in told]  # type: ignore[index]
     declared = {MODULES.get(name, name.replace("-", "_")): name for name in names}
@@ -52,7 +52,7 @@ def problems(pyproject: str, sources: dict[str, str]) -> list[str]:
 
 
 def strangers(source: Path) -> Iterator[str]:
-    """Where a file that is not of ``libbpf/`` imports an extension."""
+    """Return the places outside of ``libbpf/`` that import an extension."""
     if source.parent.name == "libbpf":
         return
     for node in ast.walk(ast.parse(source.read_text(), source)):
@@ -61,7 +61,7 @@ def strangers(source: Path) -> Iterator[str]:
 
 
 def main() -> int:
-    """Check this checkout; 1 if something is wrong."""
+    """Check this checkout. Return 1 if there is a problem."""
     found: dict[str, str] = {}
     for source in sorted((ROOT / "src" / "retsnoop_py").rglob("*.py")):
         for module, place in imported(source):

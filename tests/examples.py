@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The examples of the pages, so that tests can run them.
+"""The examples on the pages, for tests that run them.
 
-A ``console`` block has commands behind ``$`` and what they print. In it a line ``...`` stands for
-any lines, and ``...`` in a line for anything. A ``sh`` block has commands alone, whose exit status
-is what is looked at. ``examples.toml`` has what else a command needs: the program that stands for
-the reader's own, another kernel, or why it is not run.
+A ``console`` block contains commands after ``$`` and their output. A line ``...`` in it stands for
+any lines, and ``...`` inside a line for any text. A ``sh`` block contains only commands, and tests
+check their exit status. ``examples.toml`` contains further requirements of a command: the program
+to use in place of the reader's own, another kernel, or the reason why it is not run.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ PAGE = ROOT / "docs/api.md"
 PAGES = ("README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md")))
 _BLOCK = re.compile(r"^```python ?(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMANDS = re.compile(r"^```(console|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-#: What a ``sh`` block says of a command, behind it.
+#: A remark after a command in a ``sh`` block.
 _REMARK = re.compile(r" +# .*$", re.MULTILINE)
 _DATA = Path(__file__).with_suffix(".toml")
 _DEFAULT = "6.12"
-#: What differs from run to run, and a name for it.
+#: Patterns for output that differs between runs, and a name for each.
 _MASKS = (
     (r"\x1b\[[\d;]*m|\r", ""),
     (r"\d\d:\d\d:\d\d\.\d{6}", "TIME"),
@@ -36,30 +36,30 @@ _MASKS = (
     (r"\b0x7f[0-9a-f]{10}\b", "ADDRESS"),
     (r" *\d+(?:\.\d+)?us", " DURATION"),
     (r"DONE in [\d.]+ m?s", "DONE"),
-    # progress is shown only of what takes over a second
+    # progress appears only if an operation takes more than a second
     (r"^[A-Z][\w ]* [\d,.]+ of [\d,.]+ \w+\.\.\.\n", ""),
-    # ordinary failures depend on what of the loader's files is there
+    # ordinary failures depend on which files of the loader exist
     (r"^\d+ more calls? failed as in ordinary work \(.*\)", "MORE"),
-    # modules that are loaded have some
+    # the number depends on the loaded modules
     (r"^\d{4,}(?= (?:functions|tracepoints) )", "MANY"),
-    # bpftool(8) of one of our programs, which every build has anew
+    # the tag of our programs, in the output of bpftool(8), differs between builds
     (r"^\d+: (kprobe .*)tag [0-9a-f]{16}", r"\1TAG"),
     (r"run_time_ns \d+ run_cnt \d+", "RUN"),
-    # how wide a column is depends on what is in it
+    # the width of a column depends on its content
     (r"-{3,}", "---"),
     (r" {2,}", "  "),
 )
-#: What else differs between two releases of a kernel: its name, where lines and instructions are.
+#: Differences between two releases of a kernel: its name, and places of lines and instructions.
 _MOVED = (
     (r"\b(\d+\.\d+)\.\d+(?=\+deb)", r"\1.N"),
     (r"(\.[chS]):\d+(?::\d+)?", r"\1:LINE"),
     (r"\+0x[0-9a-f]+", "+OFFSET"),
 )
-#: The release of 6.12 whose output the pages have. Debian's moves on.
+#: The release of 6.12 for the output on the pages. Debian's 6.12 changes over time.
 PRINTED_ON = "6.12.117"
-#: What stands around the output of every run, and is left out on most pages.
+#: Lines at the start and end of every run, which most pages omit.
 _FRAME = re.compile(r"(?:Receiving data\.\.\.|Detaching\.\.\.|DONE\.?)?")
-#: The closing line of a trace or replay: a page may leave it out, or show it where it likes.
+#: The last line of a trace or replay. A page may omit it, or show it at any place.
 _CLOSING = re.compile(
     r"[\d,]+ calls? (?:of entry functions|of an entry function|failed)\b.*|No call .*"
     r"|0 of [\d,]+ failed calls? pass .*"
@@ -67,7 +67,7 @@ _CLOSING = re.compile(
 
 
 class Shown(NamedTuple):
-    """A command of a page, and what it prints there, standard error as well; None: not shown."""
+    """A command of a page, and its output there, including standard error. None: no output."""
 
     command: str
     output: str | None
@@ -75,13 +75,13 @@ class Shown(NamedTuple):
 
     @property
     def needs(self) -> dict[str, str]:
-        """What the data file says of it, by key."""
+        """The entries for this command in the data file, by key."""
         rows = [row for row in special() if _is_about(row, self)]
         return {key: value for row in rows for key, value in row.items()}
 
     @property
     def kernel(self) -> str:
-        """The one it is run on; ``host``: none, it is not traced; nothing: it is not run."""
+        """The kernel to run on. ``host``: it traces nothing; empty: it is not run."""
         needs = self.needs
         return "" if "not-run" in needs else needs.get("kernel", _DEFAULT)
 
@@ -98,13 +98,13 @@ def examples(where: str = "") -> list[str]:
 
 @cache
 def special() -> tuple[dict[str, Any], ...]:
-    """The rows of the data file, more general ones first."""
+    """Return the rows of the data file, more general rows first."""
     rows = tomllib.loads(_DATA.read_text())["example"]
     return tuple(sorted(rows, key=lambda row: len(row.get("command", ""))))
 
 
 def shown(page: str) -> list[Shown]:
-    """The commands of a page, in their order, without sudo(8)."""
+    """Return the commands of a page in order, without sudo(8)."""
     found: list[Shown] = []
     for kind, block in _COMMANDS.findall((ROOT / page).read_text()):
         found += _compared(block, page) if kind == "console" else _alone(block, page)
@@ -112,7 +112,7 @@ def shown(page: str) -> list[Shown]:
 
 
 def _compared(block: str, page: str) -> Iterator[Shown]:
-    """Those behind ``$``, with what they print."""
+    """Yield the commands after ``$`` with their output."""
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, _, output = part.partition("\n")
         while command.endswith(("|", "\\")):
@@ -122,13 +122,13 @@ def _compared(block: str, page: str) -> Iterator[Shown]:
 
 
 def _alone(block: str, page: str) -> Iterator[Shown]:
-    """A command a line, without remarks."""
+    """Yield the commands, one per line, without remarks."""
     for line in _REMARK.sub("", block).replace("\\\n", "").splitlines():
         yield Shown(line.strip().removeprefix("sudo "), None, page)
 
 
 def script(page: str, words: str) -> list[str]:
-    """The commands of the ``sh`` block of a page that has ``words``, without sudo(8)."""
+    """Return the commands of a page's ``sh`` block that contains ``words``, without sudo(8)."""
     blocks = [block for kind, block in _COMMANDS.findall((ROOT / page).read_text()) if kind == "sh"]
     [found] = [block for block in blocks if words in block]
     return [one.command for one in _alone(found, page)]
@@ -136,9 +136,9 @@ def script(page: str, words: str) -> list[str]:
 
 @cache
 def shown_on(kernel: str) -> tuple[Shown, ...]:
-    """Those of all pages that are run on ``kernel``.
+    """Return the commands of all pages that are run on ``kernel``.
 
-    What one page shows with its output is not run for another that has the command alone.
+    A command without output is omitted if another page has it with its output.
     """
     everywhere = [one for page in PAGES for one in shown(page)]
     compared = {one.command for one in everywhere if one.output is not None}
@@ -150,19 +150,19 @@ def shown_on(kernel: str) -> tuple[Shown, ...]:
 
 
 def has_moved(release: str) -> bool:
-    """Whether ``release``, as uname(1) has it, is another one of 6.12 than that of the pages."""
+    """Return True if ``release``, as from uname(1), is a 6.12 other than that of the pages."""
     return release.startswith("6.12.") and not release.startswith(f"{PRINTED_ON}+")
 
 
 def masked(text: str, *, moved: bool = False) -> list[str]:
-    """The lines of an output, without what differs from run to run; ``moved``: or by release."""
+    """Return the lines of an output, without differences between runs; ``moved``: or releases."""
     for pattern, name in (*(_MOVED if moved else ()), *_MASKS):
         text = re.sub(pattern, name, text, flags=re.MULTILINE)
     return [line.rstrip() for line in text.strip().splitlines()]
 
 
 def difference(expected: str, output: str, *, moved: bool = False) -> str:
-    """Where an output is not what a page says; nothing if it is. ``moved`` as of :func:`masked`."""
+    """Return the difference of an output and the page, or "". ``moved`` as for :func:`masked`."""
     closing = [line for line in expected.splitlines() if _CLOSING.fullmatch(line)]
     found = [line for line in output.splitlines() if _CLOSING.fullmatch(line)]
     missing = [line for line in closing if line not in found]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""How many files a reader has to open: follows one record and one option through the code.
+"""Count the files that a reader must open to follow one record and one option through the code.
 
-The record is followed while it runs: a recording is replayed up to its first session and once more
-up to its second, and what the second time entered more functions of is where that session went.
-Every change from one file to another is a hop. The option is followed by its names: the files that
-mention it are those which a new one like it has to be written into::
+The record is followed at run time. A recording is replayed up to its first session, then again up
+to its second. The additional calls show the path of the second session. Every change from one file
+to another is a hop. The option is followed by its names. The files that contain them are the files
+to change for a new option of this kind::
 
     python -m tests.follow
     python -m tests.follow --recording tests/golden/6.12.rsn --option longer --option longer_ns
@@ -28,19 +28,19 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 class Way:
-    """The files that calls go through."""
+    """The files through which calls pass."""
 
     def __init__(self, package: Path) -> None:
         self._package = str(package) + "/"
         self._last = self._room = ""
-        #: Calls by file, in the order in which each is entered first.
+        #: Number of calls by file, in the order of the first call.
         self.files: dict[str, int] = {}
         self.hops = 0
-        #: Those that lead into another room.
+        #: Number of changes to another room.
         self.turns = 0
 
     def note(self, frame: FrameType, event: str, _: object) -> None:
-        """For sys.setprofile(): a function is entered."""
+        """Record a call; a callback for sys.setprofile()."""
         path = frame.f_code.co_filename
         if event != "call" or not path.startswith(self._package):
             return
@@ -49,13 +49,13 @@ class Way:
         self.hops += file != self._last
         self._last = file
         room = file.partition("/")[0]
-        if room != file:  # what belongs to no room leads nowhere
+        if room != file:  # files outside of all rooms do not count
             self.turns += room != self._room
             self._room = room
 
 
 def replay(package: Path, recording: Path, sessions: int) -> Way:
-    """The way of the whole replay of so many sessions."""
+    """Record the files of the whole replay of a number of sessions."""
     from retsnoop_py.cli.main import main as command
 
     way = Way(package)
@@ -69,8 +69,8 @@ def replay(package: Path, recording: Path, sessions: int) -> Way:
 
 
 def record_way(package: Path, recording: Path) -> Way:
-    """The way of the second session of ``recording``, from its file to standard output."""
-    replay(package, recording, 2)  # imports what it takes, and fills what is filled once
+    """Return the path of the second session of ``recording``, from its file to stdout."""
+    replay(package, recording, 2)  # imports modules and fills caches
     first, both = (replay(package, recording, count) for count in (1, 2))
     way = Way(package)
     way.hops, way.turns = both.hops - first.hops, both.turns - first.turns
@@ -81,7 +81,7 @@ def record_way(package: Path, recording: Path) -> Way:
 
 
 def mentions(tree: ast.AST, names: Sequence[str]) -> bool:
-    """Whether code names one of ``names``: a parameter, an attribute, a keyword, a text."""
+    """Return True if the code contains one of ``names``, as a name, attribute, keyword or text."""
     wanted = set(names)
     return any(
         getattr(node, field, None) in wanted
@@ -92,14 +92,14 @@ def mentions(tree: ast.AST, names: Sequence[str]) -> bool:
 
 
 def option_files(package: Path, names: Sequence[str]) -> Iterator[str]:
-    """The files that know of an option, by the names it goes by."""
+    """Return the files that contain one of the names of an option."""
     for path in sorted(package.rglob("*.py")):
         if mentions(ast.parse(path.read_text()), names):
             yield str(path.relative_to(package))
 
 
 def main() -> int:
-    """Print both ways."""
+    """Print both paths."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--checkout", type=Path, default=ROOT, help="another commit's files")
     parser.add_argument("--recording", type=Path, default=ROOT / "tests/golden/6.12.rsn")
@@ -111,7 +111,7 @@ def main() -> int:
     rooms = {file.partition("/")[0] for file in way.files if "/" in file}
     print(
         f"A record crosses {len(way.files)} files of {len(rooms)} rooms"
-        f" in {way.hops} hops, {way.turns} of them into another room:"
+        f" in {way.hops} hops, {way.turns} into another room:"
     )
     for file, calls in way.files.items():
         print(f"  {file:36} {calls:6} calls")

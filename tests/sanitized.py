@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Runs the tests of the C extensions with those of ``build/sanitized``: ``make test-sanitized``.
+"""``make test-sanitized``: run the tests of the C extensions with ``build/sanitized``.
 
 ``python -m tests.sanitized [PYTEST-ARGUMENT ...]`` runs other tests than :data:`TESTS`.
 """
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-#: Tests that call the extensions with data of others, or from many threads.
+#: Tests that pass foreign data to the extensions, or call them from many threads.
 TESTS = (
     "tests/unit/libbpf",
     "tests/unit/session/test_repeats.py",
@@ -24,10 +24,10 @@ TESTS = (
 
 
 def environment() -> dict[str, str]:
-    """The environment in which Python loads the extensions with sanitizers.
+    """Return the environment in which Python loads the extensions with sanitizers.
 
-    CPython's own small allocations are malloc's, so that reads beyond an object of bytes are found;
-    what the interpreter never frees is no leak.
+    CPython allocates small objects with malloc, so that the sanitizer finds reads beyond bytes
+    objects. Memory that the interpreter never frees is not reported as a leak.
     """
     compiler = shlex.split(os.environ.get("CC") or "gcc")
     found = [
@@ -45,7 +45,7 @@ def environment() -> dict[str, str]:
     }
 
 
-#: What is started from there, compilers above all, is no process with sanitizers.
+#: Processes started from Python, such as compilers, run without sanitizers.
 _RUN = """
 import os, sys
 for name in ("LD_PRELOAD", "PYTHONPATH", "PYTHONMALLOC"):
@@ -56,9 +56,9 @@ sys.exit(pytest.main(sys.argv[1:]))
 
 
 def main(arguments: list[str]) -> int:
-    """Run the tests; pytest's status, or that of the signal that ended it."""
+    """Run the tests. Return the status of pytest, or of the signal that ended it."""
     argv = [sys.executable, "-c", _RUN, "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    argv += ["--capture=sys"]  # what a sanitizer writes before it ends the process is seen
+    argv += ["--capture=sys"]  # shows the report that a sanitizer writes before it ends the process
     argv += arguments or list(TESTS)
     done = subprocess.run(argv, cwd=ROOT, env=environment(), check=False)
     return done.returncode if done.returncode >= 0 else 128 - done.returncode

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""The signals that the processes of a test start with, wherever the tests run."""
+"""The initial signal actions of processes in tests, independent of the caller."""
 
 from __future__ import annotations
 

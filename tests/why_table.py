@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What ``why`` says of every case of a table of failing calls, in a few runs for all of them.
+"""Run ``why`` for every case of a table of failing calls, in a few runs for all cases.
 
-One run of ``why`` takes half a minute in an emulated guest, and a table has 134 cases. So all cases
-are surveyed in one run, and each then goes its own way through ``why``; only its further runs
-are shared with other cases, whose sessions are told apart by the thread, which is called like the
-case, and from which everything is taken out that its own run would not have traced::
+One run of ``why`` takes half a minute in an emulated guest, and a table has 134 cases. Therefore,
+one run surveys all cases. Each case then goes through ``why`` separately and shares only its
+further runs with other cases. The sessions of a case are recognized by their thread, which has the
+name of the case. From these sessions, everything is removed that a run for only this case would not
+trace::
 
     python -m tests.why_table --kernel 6.12 --json told.jsonl
     python -m tests.why_table --kernel 6.12 --program more.c --cases more.toml mq_flags keyctl_size
 
-prints those that are told wrong by ``tests/live/failures.toml``, and how many are right.
+prints the cases whose answers differ from ``tests/live/failures.toml``, and the number of right
+answers.
 """
 
 from __future__ import annotations
@@ -43,12 +45,12 @@ if TYPE_CHECKING:
     from retsnoop_py.model import session as to
 
 HERE = Path(__file__).parent / "live"
-#: Cases whose further runs are one.
+#: Number of cases that share one further run.
 TOGETHER = 24
 
 
 class Cut:
-    """A session as it were had only ``functions`` been traced, and ``followed`` block by block."""
+    """A session as if only ``functions`` had been traced, and ``followed`` block by block."""
 
     def __init__(self, whole: Session, functions: set[str], followed: set[str]) -> None:
         self._whole = whole
@@ -79,7 +81,7 @@ class Cut:
 
 
 class Request:
-    """A further run that a case asks for, and its sessions."""
+    """A further run that a case requires, and its sessions."""
 
     def __init__(
         self, name: str, chosen: Failing, chain: Sequence[str], follow: Sequence[str]
@@ -95,13 +97,13 @@ class Request:
 
     @property
     def cut(self) -> list[Cut]:
-        """The sessions, as a run for this case alone would have them."""
+        """Return the sessions that a run for only this case would have."""
         traced = _plain([*self.chain, *self.follow, self.chosen.function])
         return [Cut(one, traced, _plain(self.follow)) for one in self.kept]
 
 
 class Case(Inquiry):
-    """One case, whose further runs ``ask`` has."""
+    """One case, with its further runs in ``ask``."""
 
     def __init__(
         self, name: str, asked: WhyRequest, facts: KernelFacts, ask: Callable[[Request], None]
@@ -126,7 +128,7 @@ class Case(Inquiry):
         return (found, None) if found is not None else (None, "it did not fail again")
 
     def tell(self, chosen: Failing) -> dict[str, Any]:
-        """The answer, given the call that was chosen."""
+        """Return the answer for the chosen call."""
         call = self._explain(chosen)
         told: dict[str, Any] = json.loads(
             msgspec.json.encode(self._whole([chosen], chosen, call, None))
@@ -135,10 +137,10 @@ class Case(Inquiry):
 
 
 class Together(Inquiry):
-    """A run for many cases."""
+    """One run for many cases."""
 
     def survey(self) -> dict[str, FailingCalls]:
-        """What fails, by the names of threads."""
+        """Return the failures by thread name."""
         self._by_thread: dict[str, FailingCalls] = defaultdict(FailingCalls)
         self._survey()
         return self._by_thread
@@ -149,7 +151,7 @@ class Together(Inquiry):
             yield one
 
     def follow(self, requests: Sequence[Request]) -> None:
-        """Give each of ``requests`` its sessions."""
+        """Add the sessions to each of ``requests``."""
         settings = Settings(
             selection=SelectionSettings(
                 entry=tuple(sorted({one.chosen.function for one in requests})),
@@ -177,7 +179,7 @@ class Guest:
         self._names = names
         self._kernel = Path(kernel) if kernel else None
         self._waiting: list[Request] = []
-        #: Cases that do not wait; reading sessions is for one of them at a time.
+        #: Number of cases that are not waiting. Only one case reads sessions at a time.
         self._awake = 0
         self._changed = threading.Condition()
         self._turn = threading.Lock()
@@ -239,7 +241,7 @@ class Guest:
         except RetsnoopError as error:
             _say(f"{error}: {error.message}")
             if len(requests) > 1:
-                # one of them cannot be: which one, each says by itself
+                # one of the requests is impossible; each then reports its own problem
                 for one in requests:
                     self._follow([one])
                 return
@@ -259,7 +261,7 @@ def _plain(names: Sequence[str]) -> set[str]:
 
 
 def lines_of(told: dict[str, Any]) -> set[str]:
-    """The deciding place, and where that is inlined; those of what the condition tested, too."""
+    """Return the places of the deciding condition and of tested conditions, also inlined places."""
     call = told.get("explained") or {}
     origins = [call.get("origin") or {}, *call.get("tested", ())]
     places = [(one.get("decided") or {}).get("place", {}) for one in origins]
@@ -267,7 +269,7 @@ def lines_of(told: dict[str, Any]) -> set[str]:
 
 
 def is_deduced(case: dict[str, Any], told: dict[str, Any]) -> bool:
-    """Whether the condition in a callee that nothing can follow is told, and is the table's."""
+    """Return True if the deduced condition in a callee is reported and equals the table's."""
     inner = (told.get("explained") or {}).get("deduced") or {}
     place = (inner.get("decided") or {}).get("place", {})
     lines = {f"{at['file']}:{at['line']}" for at in place.get("inline", ())}
@@ -275,7 +277,7 @@ def is_deduced(case: dict[str, Any], told: dict[str, Any]) -> bool:
 
 
 def is_right(case: dict[str, Any], told: dict[str, Any] | None) -> bool:
-    """Whether ``why`` says what the table says."""
+    """Return True if the answer of ``why`` equals the table's."""
     origin = ((told or {}).get("explained") or {}).get("origin") or {}
     if "gives" in case:
         return bool(origin.get("made") == "callee" and origin.get("callee") == case["gives"])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""``make test-site``: build/site as a reader has it, in Chromium and from files.
+"""``make test-site``: open the pages in build/site in Chromium, from files and from a server.
 
-Links to elsewhere are not followed: the site is to be right without a network. Pictures of some
-pages are left in build/site-shots, for people.
+External links are not followed, because the site must work without a network. Screenshots of some
+pages are stored in build/site-shots for people.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from selenium.webdriver.support.wait import WebDriverWait
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "build/site"
 SHOTS = ROOT / "build/site-shots"
-#: What Sphinx makes beside the pages of docs/.
+#: Pages that Sphinx adds to the pages of docs/.
 _MADE = {"genindex", "search"}
 WIDE, NARROW = (1280, 900), (390, 800)
 _WAIT_S = 30
-#: Every link of a page with where it leads, its ids, and pictures that did not come.
+#: For each page: its links with their targets, its ids, and pictures that failed to load.
 _LOOK = """
 const all = (what) => [...document.querySelectorAll(what)];
 return {
@@ -38,7 +38,7 @@ return {
     wide: document.documentElement.scrollWidth - window.innerWidth,
 };
 """
-#: The least contrast of a text with what is behind it, by WCAG, and which text that is.
+#: The smallest contrast of a text and its background by WCAG, and that text.
 _CONTRAST = """
 const channel = (value) => {
     value /= 255;
@@ -81,7 +81,7 @@ def pages() -> list[str]:
 def browser() -> Iterator[webdriver.Chrome]:
     options = webdriver.ChromeOptions()
     options.binary_location = "/usr/bin/chromium"
-    # root may start it only without its sandbox; /dev/shm is small in containers
+    # Chromium needs --no-sandbox as root; /dev/shm is small in containers
     for word in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
         options.add_argument(word)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
@@ -92,7 +92,7 @@ def browser() -> Iterator[webdriver.Chrome]:
 
 
 def visit(browser: webdriver.Chrome, page: str, size: tuple[int, int] = WIDE) -> Any:
-    """What the opened page has; fails where the browser says that something went wrong."""
+    """Open a page and return its contents. Fails if the browser reports an error."""
     screen = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
     browser.get((SITE / page).as_uri())
@@ -102,20 +102,20 @@ def visit(browser: webdriver.Chrome, page: str, size: tuple[int, int] = WIDE) ->
 
 
 def wrongs(browser: webdriver.Chrome) -> list[str]:
-    """Errors that the browser told since it was asked last."""
+    """Return the errors that the browser has reported since the last call."""
     told = [one["message"] for one in browser.get_log("browser") if one["level"] == "SEVERE"]
-    # a browser asks every server for an icon, and we have none
+    # a browser requests an icon from every server, and this site has none
     return [one for one in told if "/favicon.ico" not in one]
 
 
 def prefer(browser: webdriver.Chrome, scheme: str) -> None:
-    """Be a system with a ``light`` or ``dark`` desktop."""
+    """Emulate a system with a ``light`` or ``dark`` desktop."""
     feature = {"name": "prefers-color-scheme", "value": scheme}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
 
 
 def until(browser: webdriver.Chrome, condition: Any) -> Any:
-    """What ``condition`` gives of the browser once that is something."""
+    """Wait until ``condition`` returns a true value of the browser. Return the value."""
     return WebDriverWait(browser, _WAIT_S).until(condition)
 
 
@@ -138,11 +138,11 @@ def test_every_link_leads_to_a_page_and_a_place_in_it(browser: webdriver.Chrome)
                 assert unquote(target.fragment) in ids[name], f"{page}: {link}"
             if name != page:
                 linked.add(name)
-    assert set(pages()) <= linked, "each page is led to by another one"
+    assert set(pages()) <= linked, "no other page links to a page"
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    """Serves the site, and says nothing of it."""
+    """Serves the site without logging."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args, directory=str(SITE))
@@ -153,7 +153,7 @@ class Quiet(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def served() -> Iterator[str]:
-    """The site's address on a server."""
+    """Serve the site. Return the address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
@@ -161,7 +161,7 @@ def served() -> Iterator[str]:
 
 
 def search(browser: webdriver.Chrome, word: str, page: str) -> None:
-    """Type a word into the search field, and go to that page among the results."""
+    """Type a word into the search field, and open that page from the results."""
     browser.find_element(By.CSS_SELECTOR, ".sidebar-search").send_keys(word, Keys.ENTER)
     result = f'#search-results li a[href^="{page}"]'
     found = until(browser, lambda one: one.find_elements(By.CSS_SELECTOR, result))
@@ -174,7 +174,7 @@ def search(browser: webdriver.Chrome, word: str, page: str) -> None:
 def test_the_search_finds_what_is_typed(browser: webdriver.Chrome, served: str) -> None:
     visit(browser, "index.html")
     search(browser, "sched_setattr", "tutorial.html")
-    # files may not read each other: their results have no excerpts, and the browser complains
+    # pages from files cannot read each other: results lack excerpts, and the browser reports errors
     browser.get_log("browser")
     browser.get(f"{served}/index.html")
     search(browser, "sched_setattr", "tutorial.html")
@@ -195,7 +195,7 @@ def test_the_menu_of_a_narrow_screen_opens(browser: webdriver.Chrome) -> None:
     visit(browser, "tutorial.html", NARROW)
     browser.save_screenshot(str(SHOTS / "narrow.png"))
     entry = browser.find_element(By.CSS_SELECTOR, '.sidebar-tree a[href="why.html"]')
-    assert entry.rect["x"] < 0, "the menu is away until it is asked for"
+    assert entry.rect["x"] < 0, "the menu is visible before the button was pressed"
     browser.find_element(By.CSS_SELECTOR, ".mobile-header .nav-overlay-icon").click()
     until(browser, lambda _one: entry.rect["x"] >= 0)
     browser.save_screenshot(str(SHOTS / "menu.png"))
@@ -211,7 +211,7 @@ def test_all_text_can_be_read(browser: webdriver.Chrome, scheme: str) -> None:
             visit(browser, f"{page}.html")
             ratio, text, paper = browser.execute_script(_CONTRAST)
             assert (paper < 0.1) == (scheme == "dark"), page
-            assert ratio >= 4.5, f"{page}: {text}"  # WCAG's AA
+            assert ratio >= 4.5, f"{page}: {text}"  # the limit of WCAG level AA
             browser.save_screenshot(str(SHOTS / f"{scheme}-{page}.png"))
     finally:
         prefer(browser, "")

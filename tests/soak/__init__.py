@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Hours of what tests do for seconds: ``make soak``; docs/reliability.md has what it gave."""
+"""Run for hours what the tests run for seconds: ``make soak``; docs/reliability.md has results."""

@@ -46,7 +46,7 @@ def parse(words: list[str]) -> argparse.Namespace:
 
 
 def soak(subject: str, options: argparse.Namespace) -> Iterator[tuple[str, Outcome]]:
-    """Do the steps of one subject; each with a head for all of them."""
+    """Run the steps of one subject. Each step starts with a line on the terminal."""
     if subject == INPUTS:
         for outcome in mutated_inputs(options.scale, options.seed, say):
             yield "Damaged input", outcome
@@ -57,12 +57,12 @@ def soak(subject: str, options: argparse.Namespace) -> Iterator[tuple[str, Outco
 
 
 def say(line: str) -> None:
-    """What has been done, for who waits."""
+    """Print progress."""
     print(line, file=sys.stderr, flush=True)
 
 
 def main() -> int:
-    """Run the soak; 0, 1 if something was wrong, 130 after Ctrl-C or SIGTERM."""
+    """Run the soak. Return 0, 1 after a failure, 130 after Ctrl-C or SIGTERM."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     options = parse(sys.argv[1:])
     wrong = False

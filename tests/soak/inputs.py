@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Damaged recordings, damaged objects and odd globs by the thousand: none may end in a bug.
+"""Thousands of damaged recordings, damaged objects and odd globs. None may reveal a bug.
 
-Each case runs in a process with 500 MB and half a minute. A case is made from its number and the
-seed alone, so one that failed can be made again.
+Each case runs in a process with 500 MB and half a minute. A case depends only on its number and the
+seed, so a failing case can be created again.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from retsnoop_py.recording.format import FrameKind, file_header, pack_frame
 from retsnoop_py.recording.reader import RecordingFrame, read_frames
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-#: What one case may take.
+#: Memory limit of a case, in bytes.
 MEMORY = 500 << 20
 SECONDS = 30
-#: Cases of one process: how many are lost sight of when one kills it.
+#: Cases per process. If a case kills the process, the remaining cases of the batch are lost.
 BATCH = 100
-#: Statuses that tell what is wrong with the input, or that nothing is.
+#: Exit statuses for success and for invalid input.
 TOLD = {0, 64, 65, 66, 69}
 VIEWS = (
     (),
@@ -59,13 +59,13 @@ ODD: tuple[Any, ...] = (
 
 
 class Damage:
-    """One random way after another; all from one number."""
+    """Random ways to damage input, all derived from one number."""
 
     def __init__(self, seed: int, number: int) -> None:
         self.random = random.Random(f"{seed}/{number}")
 
     def damaged(self, data: bytes) -> bytes:
-        """Some bytes changed, removed, added or moved."""
+        """Return the data with some bytes changed, removed, added or moved."""
         changed = bytearray(data)
         for _ in range(self.random.choice((1, 1, 2, 4, 16))):
             at = self.random.randrange(len(changed) + 1)
@@ -86,7 +86,7 @@ class Damage:
         return bytes(changed)
 
     def value(self, value: Any) -> Any:
-        """Something odd, somewhere in what JSON or MessagePack hold."""
+        """Return the JSON or MessagePack value with an odd value somewhere in it."""
         if isinstance(value, dict) and value and self.random.random() < 0.9:
             key = self.random.choice(list(value))
             return {**value, key: self.value(value[key])}
@@ -101,7 +101,7 @@ class Damage:
         return self.random.choice(ODD)
 
     def frames(self, frames: list[RecordingFrame]) -> list[tuple[int, bytes]]:
-        """The frames of a recording, whole but with something odd in them."""
+        """Return valid frames of a recording with odd contents."""
         made = [(int(frame.kind), bytes(frame.payload)) for frame in frames]
         at = self.random.randrange(len(made))
         kind, payload = made[at]
@@ -127,7 +127,7 @@ class Damage:
         return self.damaged(payload)
 
     def _small(self, value: Any) -> Any:
-        """The value with integers that MessagePack has."""
+        """Return the value with integers that fit into MessagePack."""
         if isinstance(value, dict):
             return {key: self._small(each) for key, each in value.items()}
         if isinstance(value, list):
@@ -135,7 +135,7 @@ class Damage:
         return min(value, 2**64 - 1) if isinstance(value, int) else value
 
     def glob(self, names: list[str]) -> str:
-        """A glob: of a name that exists, with characters that mean something, or of any."""
+        """Return a glob: an existing name, with or without special characters, or random text."""
         if self.random.random() < 0.2:
             return "".join(
                 chr(self.random.choice((self.random.randrange(1, 128), 0x2190, 0xFF)))
@@ -151,7 +151,7 @@ class Damage:
 
 
 class Cases:
-    """The cases of each kind, by number; a folder for what they need on disk."""
+    """The cases of each kind, by number, and a folder for their files."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         self._seed = seed
@@ -159,7 +159,7 @@ class Cases:
         self._sources: dict[str, Any] = {}
 
     def recording(self, number: int) -> None:
-        """Replay a damaged golden recording; the status must be a documented one."""
+        """Replay a damaged golden recording; its exit status must be a documented one."""
         damage = Damage(self._seed, number)
         golden = sorted(GOLDEN.glob("*.rsn"))
         source = golden[number % len(golden)]
@@ -209,7 +209,7 @@ class Cases:
             pass
 
     def globs(self, number: int) -> None:
-        """Select by odd globs."""
+        """Select functions with odd globs."""
         damage = Damage(self._seed, number)
         names, kernel = self._once("kernel", self._kernel)
         globs = [damage.glob(names) for _ in range(damage.random.randrange(1, 4))]
@@ -224,7 +224,7 @@ class Cases:
         return self._sources[name]
 
     def _objects(self) -> list[bytes]:
-        """A BPF object, and a program with DWARF as compilers make it here."""
+        """Return a BPF object, and a program with DWARF from the compilers of this machine."""
         source, program = self._folder / "program.c", self._folder / "program"
         source.write_text(
             "static inline int check(int v) { return v > 7 ? -22 : v * 3; }\n"
@@ -248,7 +248,7 @@ def _section(path: Path) -> bytes:
 
 
 def read_btf(blob: bytes) -> None:
-    """All that is asked of a BTF blob."""
+    """Make all queries that retsnoop-py makes of a BTF blob."""
     btf = Btf(blob)
     for type_id in range(1, min(btf.end, 500)):
         try:
@@ -284,7 +284,7 @@ def mutated_inputs(scale: float, seed: int, say: Callable[[str], None]) -> Itera
 
 
 def _batch(kind: str, seed: int, numbers: range) -> Iterator[str]:
-    """Run cases in a process of their own; what was wrong with them."""
+    """Run cases in a process of their own. Return the failures."""
     left = numbers
     while left:
         argv = [sys.executable, "-m", "tests.soak.inputs", kind, str(seed), *map(str, left)]
@@ -299,7 +299,7 @@ def _batch(kind: str, seed: int, numbers: range) -> Iterator[str]:
 
 
 def main() -> int:
-    """The process of a batch: says the number of each case before it is tried."""
+    """Entry point of a batch: print the number of each case before trying it."""
     kind, seed, *numbers = sys.argv[1:]
     told = os.dup(1)
     with (

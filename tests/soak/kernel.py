@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What is done to one kernel for a long time, in one guest of it."""
+"""Long tests on one kernel, in one guest."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from retsnoop_py.vm.errors import kernel_problems
 from retsnoop_py.vm.machine import Machine
 
 KILLS = Path(__file__).parent / "kills.py"
-#: What each round attaches to, beside the entry functions.
+#: The functions that each round attaches to, in addition to the entry functions.
 FUNCTIONS = ("map_create", "array_map_alloc_check")
 ROUNDS = 10_000
-#: Those of a mechanism that is not the one used by itself.
+#: Rounds of each mechanism other than the default.
 ROUNDS_OF_OTHERS = 100
-#: Rounds of attaching to the blocks of FOLLOWED, and kills while that is done.
+#: Rounds and kills while the blocks of FOLLOWED are attached.
 PATH_ROUNDS, PATH_KILLS, FOLLOWED = 1_000, 50, "array_map_alloc_check"
 HOURS = 3600.0
 STEPS = ("sessions", "kills", "paths", "rounds")
-#: Counters of the summary that stand for sessions which are not shown.
+#: Counters in the summary for sessions that were not printed.
 NOT_SHOWN = ("sessions_dropped", "sessions_unstarted", "sessions_abandoned", "lost_memory")
 
 
 class KernelSoak:
-    """The steps of one kernel; each gives an :class:`Outcome` and leaves the guest as it was.
+    """The steps for one kernel. Each returns an :class:`Outcome` and cleans up the guest.
 
-    ``steps`` are some of :data:`STEPS`; ``scale`` is a fraction of the full numbers, for trying the
-    steps themselves.
+    ``steps`` are some of :data:`STEPS`. ``scale`` is a fraction of the full numbers, for a trial of
+    the steps.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class KernelSoak:
         self._say = say
 
     def run(self) -> Iterator[Outcome]:
-        """Boot, do the steps, look at the kernel's log after each."""
+        """Boot the guest, run the steps, and check the kernel log after each step."""
         with Machine(self.kernel) as machine:
             self.release = machine.release
             if "sessions" in self._steps:
@@ -109,7 +109,7 @@ class KernelSoak:
         burst = compiled(machine, "burst")
         last = machine.share / "last"
         trace = shlex.join([TOOL, "--format", "json", *FEW, "--", str(burst), "8", str(calls)])
-        # the burst's own line goes to stderr, so that stdout has sessions and a summary
+        # the burst prints its own line to stderr, so stdout has only sessions and a summary
         script = (
             f'set -o pipefail; {trace} | tee >(tail -n1 >{last}) | grep -c \'"type":"session"\''
         )
@@ -133,7 +133,7 @@ class KernelSoak:
             argv = [PYTHON, str(KILLS), str(kills), TOOL, *FEW, *options]
             result = machine.run(argv, timeout=3 * HOURS)
             load.send_signal(9)
-            load.wait()  # a limit would be counted from its start
+            load.wait()  # a time limit would include the start
             if result.status:
                 step.fail(result.err or result.out)
             else:
@@ -143,7 +143,7 @@ class KernelSoak:
 
     @contextmanager
     def _step(self, machine: Machine, what: str) -> Iterator[Outcome]:
-        """A step, after which nothing is left of it and the kernel has not complained."""
+        """Run a step. Check that nothing remains of it, and that the kernel reported no problem."""
         outcome = Outcome(self.kernel, what)
         before = leftovers(machine)
         began = time.monotonic()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""kills.py TIMES COMMAND...: start COMMAND and kill it, over and over, at any moment of its life.
+"""kills.py TIMES COMMAND...: start COMMAND and kill it at many different moments.
 
-How long it takes to trace is measured first; the moments are spread evenly over twice that.
-After each kill all it left in the kernel must be gone within a minute and a half. Prints one line
-of JSON, or what was left and exits with 1.
+The script first measures the time until COMMAND traces. The moments are spread evenly over twice
+that time. After each kill, all its objects in the kernel must be gone within 90 s. Prints one line
+of JSON. If objects remain, prints them and exits with 1.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def start(command: list[str]) -> subprocess.Popen[str]:
 
 
 def seconds_to_trace(command: list[str]) -> float:
-    """From the start to ``Receiving data...``."""
+    """Return the seconds from the start to ``Receiving data...``."""
     began = time.monotonic()
     with start(command) as tool:
         assert tool.stderr is not None
@@ -42,7 +42,7 @@ def seconds_to_trace(command: list[str]) -> float:
 
 
 def settled(before: dict[str, Any]) -> dict[str, Any] | None:
-    """None once all is as ``before``; after a while what differs."""
+    """Wait until the state equals ``before``. Return None, or the differences at the time limit."""
     deadline = time.monotonic() + PATIENCE_S
     while (now := found()) != before:
         if time.monotonic() > deadline:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What the steps gave, and the table of it in docs/reliability.md."""
+"""Results of the steps, and their table in docs/reliability.md."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from datetime import date
 from pathlib import Path
 
 DOCS = Path("docs/reliability.md")
-#: Problems of a step that are told in words.
+#: Maximum number of problems of a step that are printed in full.
 _NAMED = 5
 _HEAD = ("| test | amount | result | seconds | day |", "| --- | --- | --- | --- | --- |")
 
 
 @dataclass(slots=True)
 class Outcome:
-    """One step: ``told`` is what it came to, ``problems`` what was wrong."""
+    """Result of one step: ``told`` is a summary, ``problems`` is a list of failures."""
 
     subject: str
     what: str
     told: str = ""
     seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
-    #: Where it was run, as in 2026-11-23.
+    #: Date of the run, as in 2026-11-23.
     day: str = field(default_factory=lambda: date.today().isoformat())  # noqa: DTZ011
 
     def fail(self, why: str) -> None:
-        """Something was wrong."""
+        """Add a problem."""
         self.problems.append(" ".join(why.split())[:2000])
 
     @property
     def verdict(self) -> str:
-        """What was wrong: the first few in words."""
+        """Return the problems as text, the first few in full."""
         more = len(self.problems) - _NAMED
         rest = [f"and {more} more"] if more > 0 else []
         return "; ".join([*self.problems[:_NAMED], *rest]) or "nothing wrong"
 
     def line(self) -> str:
-        """The step in a line, for who waits."""
+        """Return the step as a line of progress."""
         told = self.told or "nothing"
         return f"{self.subject:8} {self.what}: {told}: {self.verdict} ({self.seconds:.0f} s)"
 
 
 def table(outcomes: Iterable[Outcome]) -> list[str]:
-    """A table in Markdown."""
+    """Return a table in Markdown."""
     return [*_HEAD, *(_row(each) for each in outcomes)]
 
 
@@ -55,9 +55,9 @@ def _row(outcome: Outcome) -> str:
 
 
 def rewritten(text: str, subject: str, head: str, outcomes: Iterable[Outcome]) -> str:
-    """``text`` with these rows in the section of ``subject``; what other runs gave stays there.
+    """Return ``text`` with these rows in the section of ``subject``; rows of other runs stay.
 
-    Raises ValueError where it has no markers of that section.
+    Raise ValueError if ``text`` has no markers of that section.
     """
     begin, end = f"<!-- soak {subject} -->\n", f"<!-- end {subject} -->"
     if begin not in text or end not in text:
