@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The calls, and about how many functions with "bpf" in their name each crosses:
+ * The calls, and about how many functions with "bpf" in their name each of them runs:
  *
- *	lookup   BPF_MAP_LOOKUP_ELEM of a key that is there: 7 (4 on Linux 5.10)
- *	missing  the same of a key that is not: ENOENT
+ *	lookup   BPF_MAP_LOOKUP_ELEM of an existing key: 7 (4 on Linux 5.10)
+ *	missing  BPF_MAP_LOOKUP_ELEM of a missing key: ENOENT
  *	info     BPF_OBJ_GET_INFO_BY_FD of a program: 10 (5 on Linux 5.10)
  */
 #define _GNU_SOURCE
@@ -130,7 +130,7 @@ static void loop(const struct step *step, struct timing *timing)
 	long begin;
 	int i;
 
-	/* before Linux 5.11 maps count as locked memory */
+	/* before Linux 5.11, maps count as locked memory */
 	setrlimit(RLIMIT_MEMLOCK, &unlimited);
 	make_map();
 	if (!step->burst)
@@ -141,7 +141,7 @@ static void loop(const struct step *step, struct timing *timing)
 		must(sched_setaffinity(0, sizeof(first), &first), "sched_setaffinity");
 		must(sched_setscheduler(0, SCHED_FIFO, &priority), "sched_setscheduler");
 	}
-	/* to warm up, with calls that are not reported */
+	/* warm up with calls that a tool does not report */
 	if (!step->burst)
 		do_calls(step->report ? "lookup" : step->call, step->calls / 4);
 	timing->begin_ns = now_ns();

@@ -11,12 +11,12 @@ struct step {
 	char call[16]; /* lookup, info or missing */
 	long calls; /* per round */
 	int rounds;
-	bool report; /* the calls fail, so that a tool shows each of them */
+	bool report; /* the calls fail, so a tool prints each of them */
 	bool held; /* at real-time priority on the first CPU */
-	bool burst; /* nothing else is called, but what makes the map: SETUP_CALLS */
+	bool burst; /* no other calls except those that create the map: SETUP_CALLS */
 };
 
-/* What the process of the loop leaves behind. */
+/* Results of the process that runs the loop. */
 struct timing {
 	long begin_ns; /* of the first round, CLOCK_MONOTONIC */
 	long per_call_ns[MAX_ROUNDS];
@@ -24,10 +24,12 @@ struct timing {
 
 long now_ns(void);
 
-/* "loop:CALL:CALLS:ROUNDS", or report, held or burst and ":CALL:CALLS"; exits if it is none. */
+/*
+ * Parse "loop:CALL:CALLS:ROUNDS", or report, held or burst and ":CALL:CALLS". Exits on other text.
+ */
 struct step parse_step(const char *text);
 
-/* Fork the loop; its timing is complete once loop_ended() says so. */
+/* Fork the loop. Its timing is complete when loop_ended() returns true. */
 struct timing *start_loop(const struct step *step);
 bool loop_ended(void);
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * meter: what the bench measures inside a guest, in one light static program.
+ * meter: the measurements of the bench inside a guest, in one small static program.
  *
- *	meter bare STEP...                        run the steps with nothing attached
- *	meter tool READY LIMIT STEP... -- CMD...  start CMD; once it has written READY and come to
- *	                                          rest run the steps, then SIGINT; no READY: await its end;
- *	                                          the step "leave" leaves it running instead
+ *	meter bare STEP...                        run the steps without a tool
+ *	meter tool READY LIMIT STEP... -- CMD...  start CMD; once it has written READY and is idle,
+ *	                                          run the steps, then send SIGINT; without READY,
+ *	                                          wait for its end; after the step "leave", let CMD
+ *	                                          run on
  *	meter hold WORD                           write WORD and wait for a signal
  *
  * A STEP is loop:CALL:CALLS:ROUNDS, report:CALL:CALLS or burst:CALL:CALLS, see loop.c. Results are lines
- * "NAME VALUE...": nanoseconds of CLOCK_MONOTONIC, memory in KiB. A LIMIT (seconds) that ends
- * a phase is told as "limit PHASE" with status 3; CMD is then left as it is, for the caller
- * throws the guest away.
+ * "NAME VALUE...": nanoseconds of CLOCK_MONOTONIC, memory in KiB. If a
+ * phase exceeds LIMIT (seconds), meter prints "limit PHASE" and exits with status 3. CMD runs on,
+ * because the caller discards the guest.
  */
 #define _GNU_SOURCE
 #include <ctype.h>
@@ -29,20 +30,20 @@
 #include <unistd.h>
 #include "loop.h"
 
-/* every session that either tool prints has this on its first line */
+/* the first line of every session contains this, in the output of both tools */
 static const char session_mark[] = "TID/PID";
 
 static const long second_ns = 1000000000L;
-static const long quiet_ns = 10000000000L; /* a reader this silent has shown all it has */
+static const long quiet_ns = 10000000000L; /* after this silence, a reader has printed all */
 
-static int output = -1; /* the tool's stdout and stderr, until it has closed them */
+static int output = -1; /* stdout and stderr of the tool, -1 once it has closed them */
 static pid_t tool;
 static long limit_ns;
 
 static struct {
-	char tail[4096]; /* the last output, for complaints and for marks cut in two */
+	char tail[4096]; /* end of the output, for error messages and for marks cut in two */
 	size_t len;
-	long last_ns; /* when something came last */
+	long last_ns; /* time of the last output */
 	long sessions;
 } seen;
 
@@ -63,7 +64,7 @@ static long occurrences(const char *text, const char *word)
 	return n;
 }
 
-/* Take what the tool wrote, waiting at most so long for it. */
+/* Read the output of the tool, and wait at most this long for it. */
 static void drain(int wait_ms)
 {
 	static char chunk[65536 + sizeof(session_mark)];
@@ -78,7 +79,7 @@ static void drain(int wait_ms)
 	got = read(output, chunk + keep, 65536);
 	if (got <= 0) {
 		close(output);
-		output = -1; /* poll() passes over it */
+		output = -1; /* poll() ignores it */
 		return;
 	}
 	seen.last_ns = now_ns();
@@ -130,7 +131,7 @@ static void start(char **argv)
 	output = ends[0];
 }
 
-/* A process's state and group from its stat; false if it is gone. */
+/* Read the state and group of a process from its stat. Returns false if it has ended. */
 static bool process(const char *pid, char *state, pid_t *group)
 {
 	char path[64], text[512], *end;
@@ -156,7 +157,7 @@ static long peak_kb_of(const char *pid)
 	snprintf(path, sizeof(path), "/proc/%.20s/status", pid);
 	file = fopen(path, "r");
 	while (file && fgets(line, sizeof(line), file)) {
-		/* the command that only says when a tool is ready is not the tool */
+		/* the command that reports that a tool is ready is not part of the tool */
 		if (!strcmp(line, "Name:\tmeter\n"))
 			break;
 		if (sscanf(line, "VmHWM: %ld", &kb) == 1)
@@ -182,7 +183,9 @@ static void pin(const char *pid, const cpu_set_t *cpus)
 		closedir(tasks);
 }
 
-/* Sum of the peaks of the tool's processes (KiB), -1 if none is left; pins them if asked to. */
+/*
+ * Sum of the peak memory of the tool's processes (KiB), -1 if none is left. Pins them if requested.
+ */
 static long look_at_tool(const cpu_set_t *cpus)
 {
 	DIR *all = opendir("/proc");
@@ -205,7 +208,7 @@ static long look_at_tool(const cpu_set_t *cpus)
 	return kb;
 }
 
-/* CPU time the tool has used, in clock ticks. */
+/* CPU time of the tool in clock ticks. */
 static long tool_ticks(void)
 {
 	char path[64], text[512] = "", *end;
@@ -222,7 +225,9 @@ static long tool_ticks(void)
 	return user + system;
 }
 
-/* A tool may be ready and have something to do yet, which is no part of what calls cost. */
+/*
+ * A tool may still be busy after it is ready. Wait, because this is not part of the cost of calls.
+ */
 static void await_rest(void)
 {
 	const long rest_ns = 300000000L, most_ns = 10 * second_ns;
@@ -259,7 +264,7 @@ static void run_step(const char *text)
 	long expected = step.calls + (step.burst ? SETUP_CALLS : 0);
 	struct timing *timing;
 
-	/* a loop at real-time priority on the reader's CPU: what is measured is the kernel's part */
+	/* a real-time loop on the reader's CPU: only the kernel's part is measured */
 	if (step.held && output >= 0)
 		pin_tool(true);
 	timing = start_loop(&step);
@@ -340,7 +345,7 @@ static int run_tool(int argc, char **argv)
 		return 0;
 	}
 	begin_ns = now_ns();
-	/* as a terminal does it: to the whole group */
+	/* send it to the whole group, as a terminal does */
 	kill(-tool, SIGINT);
 	return finish(begin_ns, "exit", peak_kb);
 }
