@@ -45,10 +45,11 @@ OLDEST = ("bookworm", build.MIN_PYTHON)
 NEWEST = "sid"
 TOO_OLD = ("bullseye", "python3.9")
 
-#: A process of its own with /proc and /dev of the machine, in ROOT; everything ends with it.
+#: A process of its own with /proc, /sys and /dev of the machine, in ROOT; everything ends with it.
 IN_ROOT = """
 set -e
 mount -t proc proc "$1/proc"
+mount --rbind /sys "$1/sys"
 mount --rbind /dev "$1/dev"
 root=$1; shift
 exec chroot "$root" env -i HOME=/root PATH=/usr/bin:/usr/sbin:/bin LC_ALL=C.UTF-8 \

@@ -205,8 +205,9 @@ def test_the_whole_condition_has_only_the_part_that_held(
     assert origin.condition is not None
     first, _, last = origin.condition.text.rpartition(" && ")
     assert last in texts
-    # where both tests leave by a jump, the first one may have no success in common
-    assert first == "(flags & 4) != 0" or (not first and "second" in values)
+    # where both tests leave by a jump, the first one may have no success in common: gcc of 2022
+    # does that with the second row, and gcc of 2026 with both
+    assert first in ("(flags & 4) != 0", "")
     path = SessionPath(0, 0, 0, -22, hits)
     read = {one.name: operand_value(one, path) for one in origin.condition.operands}
     assert values.items() <= read.items()
