@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from socket import AF_INET, AF_INET6, if_indextoname, inet_ntop
 from struct import unpack_from
+from sys import byteorder
 
 from retsnoop_py.cause.events import Request, SystemCall
 from retsnoop_py.cause.network import is_elsewhere
@@ -63,6 +64,8 @@ _VERBS = (
 _GATEWAY = 5
 #: IFLA_MASTER.
 _MASTER = 10
+#: IFLA_NET_NS_PID: the process whose network namespace gets the interface.
+_NAMESPACE_OF = 19
 #: Of a request, its type & 3: RTM_DEL*.
 _DELETED = 1
 #: ARPHRD_ETHER, as sysfs writes it, and IFF_LOOPBACK.
@@ -327,6 +330,10 @@ def _reason_of_link(
         return None if is_elsewhere(scene.call) else _pair(request, found, name)
     if error == "EINVAL" and not request.message:
         return _no_port(request, found, _interface(scene.call, found))
+    if error == "ESRCH" and (pid := _attribute(request, found.head, _NAMESPACE_OF)):
+        text = f"There is no process with the id {int.from_bytes(pid, byteorder)}."
+        advice = "ip netns list shows network namespaces with names: ip link set NAME netns NAME"
+        return Reason("not-found", text, (advice,), is_seen_later=False)
     if error == "EOPNOTSUPP" and request.type & 3 == _DELETED:
         text = f"The network interface {show(name)} is not one that can be removed."
         advice = "set it down instead: ip link set NAME down"

@@ -44,6 +44,16 @@ def no_space(scene: Scene) -> Reason | None:
             ("write to another file",),
             is_seen_later=False,
         )
+    if _is_block_device(path):
+        device = shell_path(path)
+        return Reason(
+            "space",
+            f"{show(path)} is a device, and the command wrote up to its end.",
+            (
+                f"write less (dd: count=N): blockdev --getsize64 {device} shows its bytes",
+                "or use a larger device. dd without count always ends this way",
+            ),
+        )
     try:
         there = os.statvfs(mount.point)
     except OSError:
@@ -87,6 +97,13 @@ def no_space(scene: Scene) -> Reason | None:
             *((grow,) if grow else ("or choose another place",)),
         ),
     )
+
+
+def _is_block_device(path: str) -> bool:
+    try:
+        return stat.S_ISBLK(os.stat(path).st_mode)
+    except OSError:
+        return False
 
 
 def _free_again(scene: Scene, where: str, free: str, grow: str) -> Reason | None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from tests.unit.cause.test_reasons import OTHER, call, reason
 
-from retsnoop_py.cause import files, mounts, not_found, sysctl
+from retsnoop_py.cause import files, mounts, not_found, room, sysctl
 from retsnoop_py.cause.events import Address, Denied, Place, State, Witnessed, Written
 from retsnoop_py.cause.files import Identity, mount_of
 from retsnoop_py.cause.operation import operation
@@ -312,6 +312,15 @@ def test_a_file_of_sysfs_that_lists_its_words() -> None:
     found = reason(call("write", errno.EINVAL, places=((0, place(other)),)))
     assert f"It has {Path(other).read_text().strip()} now." in found.text
     assert found.is_inferred
+
+
+def test_the_end_of_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room.stat, "S_ISBLK", lambda mode: True)  # type: ignore[attr-defined]
+    device = tmp_path / "sdz"
+    device.touch()
+    found = reason(call("write", errno.ENOSPC, places=((0, place(str(device))),)))
+    assert found.text == f"{device} is a device, and the command wrote up to its end."
+    assert f"blockdev --getsize64 {device}" in found.advice[0]
 
 
 def test_a_file_system_that_has_room_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -710,6 +719,7 @@ def written(text: str) -> Witnessed:
             "token",
         ),
         ("no sessions", "No tmux server runs", "tmux new"),
+        ('  Volume group "data" not found', "no volume group data", "vgs lists"),
         (
             "iptables v1.8.9 (legacy): can't initialize iptables table `x': Table does not exist",
             "no table x",

@@ -114,6 +114,11 @@ def test_the_loopback_interface_stays_and_is_no_port() -> None:
     assert reason_of(Scene(no_bridge, Witnessed((no_bridge,)), Identity(0, 0))) is None
 
 
+def test_an_interface_goes_to_no_process_that_has_ended() -> None:
+    found = reason(refused(errno.ESRCH, NEWLINK, 16, attribute(19, pack("=I", 99999))))
+    assert found.text == "There is no process with the id 99999."
+
+
 def test_an_interface_by_its_index() -> None:
     """ip link set NAME sends the index. In another network namespace it is another interface."""
     head = b"\0\0\0\0\1\0\0\0" + bytes(8)
