@@ -58,6 +58,8 @@ _SIGNS = {
     "s": "<",
     "ns": ">=",
 }
+#: Tests of a sign, and the tests of that bit.
+_BIT_SIGNS = {"s": "ne", "l": "ne", "ns": "e", "ge": "e"}
 #: A multiple of a page and a number from 2**48 on are written in hexadecimal.
 _PAGE, _FIRST_PATTERN = 4096, 1 << 48
 #: Masks, and masked numbers, are written in hexadecimal from here on.
@@ -185,12 +187,21 @@ class Namer:
             if node.kind == "call" and not (named and named.type):
                 signed = True  # usually 0 or an error
             signed = signed or decided.condition in ("s", "ns", "l", "ge", "g", "le")
+            signed = signed and not self._is_bit(flags, decided.condition)
             signed = signed and not text.startswith(_UNSIGNED_CASTS)
             own = OperandText(
                 _folded(text)[:_MAX_TEXT], hit, side, min(size, 8), signed, start or 0
             )
             found.append(own)
         return tuple(found)
+
+    def _is_bit(self, flags: Flags, condition: str) -> bool:
+        """Return True if a test of a sign is printed as that of a bit."""
+        tested, size = with_nothing(flags)
+        if tested is None or condition not in _BIT_SIGNS:
+            return False
+        is_masked = self._masked_bit(tested, size) is not None
+        return is_masked or (condition in ("s", "ns") and bool(self._highest_bit(tested, size)))
 
     def _is_made(self, read: Operand) -> bool:
         """Return True if an instruction computes the operand itself, so no probe can read it."""
@@ -265,13 +276,12 @@ class Namer:
             return None
         if condition in ("e", "ne"):
             return truth_of(tested, condition == "ne", self._comparison)
-        signs = {"s": "ne", "l": "ne", "ns": "e", "ge": "e"}
-        if condition not in signs:
+        if condition not in _BIT_SIGNS:
             return None
         highest = self._masked_bit(tested, size)
         if condition in ("s", "ns"):
             highest = highest or self._highest_bit(tested, size)
-        return self._with_zero(highest, signs[condition])
+        return self._with_zero(highest, _BIT_SIGNS[condition])
 
     def _of_fields(self, flags: Flags, condition: str) -> str | None:
         """Return a comparison of bit fields, or of several small members in one load."""

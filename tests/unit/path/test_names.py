@@ -230,8 +230,10 @@ def test_the_highest_bit_of_an_unsigned_number_is_no_sign() -> None:
 )
 def test_the_sign_of_masked_or_shifted_bits_is_the_bit_that_it_tests(code: str, bit: str) -> None:
     # mov eax,[rsi+8]; ...; js
-    text, _ = told(f"8b4608 {code} 7807".replace(" ", ""), 1, name="map_create", type_="bpf_attr")
+    code = f"8b4608 {code} 7807".replace(" ", "")
+    text, read = told(code, 0xFFFF8080, name="map_create", type_="bpf_attr")
     assert text == f"(attr->flags & {bit}) != 0"
+    assert all(value is None or value > 0 for _, value in read), "bits have no sign"
 
 
 RAX, RBX, RSP = 0, 3, 7
