@@ -14,6 +14,7 @@ from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.cases import named_cases
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.insn import Flow, Insn, Mem
+from retsnoop_py.path.loops import Rounds
 from retsnoop_py.path.origin import Decided, decided_by, is_settled, outcome_of
 from retsnoop_py.path.otherwise import Avoided, Otherwise
 from retsnoop_py.path.values import Flags, Moment, Node, Run
@@ -49,14 +50,19 @@ class EarlierTests:
         if is_given or decided.position < 0 or decided.flags is None:
             return decided.also
         own, position = _AvoidedBy(self._otherwise, decided), decided.position
-        found = [one for one in decided.also if own.is_avoided_by(one, position)]
+        #: The case of a switch that compilers test behind the deciding test.
+        later = [one for one in decided.also if one.step > decided.step]
+        found = [
+            one for one in decided.also if one not in later and own.is_avoided_by(one, position)
+        ]
         earliest = found[0] if found else decided
         tested, passed = _calls(decided.flags), list(found)
+        rounds = Rounds(self._graph, self._way.blocks)
         #: Another check is between. Before it, ``if (A) return 0`` is no part of the condition.
         is_apart = False
         for at in range(len(self._run.moments) - 1, -1, -1):
             moment = self._run.moments[at]
-            if moment.step >= earliest.step:
+            if moment.step >= earliest.step or rounds.is_over(moment, decided):
                 continue
             quiet = _is_quiet(self._graph, self._way, moment, position, tested)
             if len(found) >= _MOST or not quiet:
@@ -73,14 +79,15 @@ class EarlierTests:
             tested |= _calls(moment.flags)
             position = moment.position
         found = named_cases(found, passed, decided, self._otherwise.number)
-        return tuple(
+        kept = [
             one
             for one in self._without_cases(found, decided)
             if one.flags is None
             or not self._otherwise.implies(
                 decided.flags, decided.condition, one.flags, one.condition
             )
-        )
+        ]
+        return (*kept, *later)
 
     def _without_cases(self, found: Sequence[Decided], decided: Decided) -> Iterator[Decided]:
         """Leave out the tests that chose the case of a switch, or of several ``if (flags & ...)``.

@@ -36,6 +36,7 @@ from retsnoop_py.path.origin import (
     chosen_of,
     chosen_operand,
     decided_by,
+    failed_by,
     failure_of,
     is_settled,
     origin_of,
@@ -225,11 +226,19 @@ class _Search:
                 if not about and self._is_certain(moment, taken):
                     certain = certain or decided_by(moment, taken)
                     continue
-                before = None if about else self._asked_before(number, taken)
-                return decided_by(*(before or (moment, taken)), about=about), None
+                return self._decided_at(number, taken, about), None
         if choice is None and gap >= 0:
             return None, self._missing()
         return choice or certain, None
+
+    def _decided_at(self, number: int, taken: bool, about: bool) -> Decided:
+        """Return the decision by a jump, or by the earlier one that decided in its place."""
+        moment = self._run.moments[number]
+        before = None if about else self._asked_before(number, taken)
+        decided = decided_by(moment, taken, about=about)
+        if before is None:
+            return decided
+        return replace(decided_by(*before), also=(replace(decided, position=moment.position),))
 
     def of_elements(self, decided: Decided) -> Decided:
         """Return the decision; for a loop that rejected all elements, that of the best element."""
@@ -253,21 +262,29 @@ class _Search:
         return replace(decided_by(moment, taken), elements=found.elements)
 
     def _loop_tests(self, decided: int) -> frozenset[int]:
-        """Return the addresses of the jumps by which the path left loops from ``decided`` on.
+        """Return the addresses of the jumps by which the path left loops.
 
-        They found that there is no further element, so that they rejected none.
+        They found that there is no further element, so that they rejected none. Behind ``decided``,
+        this may be the end of a loop in another loop, such as one that tries again.
         """
-        moments = self._run.moments
-        numbers = range(decided, len(moments))
-        return frozenset(moments[at].insn.address for at in numbers if self._leaves_loop(at))
+        return frozenset(
+            moment.insn.address
+            for at, moment in enumerate(self._run.moments)
+            if self._leaves_loop(at, in_other=at >= decided)
+        )
 
-    def _leaves_loop(self, number: int) -> bool:
-        """Return True if a jump left a loop, or a round of another loop that contains the loop."""
+    def _leaves_loop(self, number: int, *, in_other: bool = True) -> bool:
+        """Return True if a jump left a loop; ``in_other``: also one that runs again.
+
+        Such a loop is part of another loop.
+        """
         moment = self._run.moments[number]
         taken = self._taken(moment)
         if taken is None or moment.insn.flow is not Flow.BRANCH:
             return False
-        return self._ends_loop(moment, taken) or any(
+        if self._ends_loop(moment, taken):
+            return True
+        return in_other and any(
             one.insn.address == moment.insn.address and self._taken(one) not in (taken, None)
             for one in self._run.moments[:number]
         )
@@ -295,8 +312,10 @@ class _Search:
         other = sides[taken if own else not taken]
         if other < 0 or other in without:
             return False
+        condition = moment.insn.condition
         held = self._holders(moment, (self._returned.node, *self._chosen))
-        errors = self._holders(moment, self._errors_at(moment))
+        failed = failed_by(moment.flags, condition if taken == own else OPPOSITE.get(condition, ""))
+        errors = self._holders(moment, (*self._errors_at(moment), *failed))
         failing = FailingWays(self._graph, self._returned, without=without)
         return failing.from_block(other, held, errors, is_stored=False) is None
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from retsnoop_py.path.asks import asks_for_failure, failing_side, read_behind
-from retsnoop_py.path.blocks import Graph
+from retsnoop_py.path.asks import asks_for_failure, asks_for_sign, failing_side, read_behind
+from retsnoop_py.path.blocks import Block, Graph
 from retsnoop_py.path.failure import is_error
 from retsnoop_py.path.holders import Holders
 from retsnoop_py.path.insn import INT, Flow, Imm, Insn, Operand
@@ -72,12 +72,8 @@ class FailingWays:
         returns_it = False
         while waiting:
             now = waiting.pop()
-            block, asked, is_known = self._graph.blocks[now.block], none, False
-            for step in (step for insn in block.insns for step in insn.steps):
-                if step.flags or step.flow is Flow.CALL:
-                    asked = next((one for one in now.given if asks_for_failure(one, step)), none)
-                    is_known = any(asks_for_failure(one, step) for one in (now.made, now.failed))
-                now = self._after(now, step)
+            block = self._graph.blocks[now.block]
+            now, asked, is_known = self._through(now, block, none)
             if block.exit:
                 returns = self._graph.machine.result
                 if block.exit != "return" or returns not in now.made.places | now.failed.places:
@@ -100,6 +96,24 @@ class FailingWays:
                 return None
         self._only_fail |= seen
         return returns_it
+
+    def _through(
+        self, now: _Failing, block: Block, none: Holders
+    ) -> tuple[_Failing, Holders, bool]:
+        """Return the state at the end of a block, and the value that its last comparison tests.
+
+        The last result is True if the comparison tests a known failure.
+        """
+        asked, is_known = none, False
+        for step in (step for insn in block.insns for step in insn.steps):
+            if step.flags or step.flow is Flow.CALL:
+                tested = _tested(none, step)
+                asked = next((one for one in now.given if asks_for_failure(one, step)), none)
+                if not asked.places and asks_for_sign(tested, step, block):
+                    asked = tested
+                is_known = any(asks_for_failure(one, step) for one in (now.made, now.failed))
+            now = self._after(now, step)
+        return now, asked, is_known
 
     def _read_in(self, index: int) -> frozenset[str]:
         """Return the registers that a block, or a block behind it, may read."""
@@ -144,6 +158,12 @@ class FailingWays:
             made = made.also(where)
         kept = [one for one in given if one.places]
         return _Failing(now.block, made, failed, tuple(kept[-_MOST_GIVEN:]))
+
+
+def _tested(none: Holders, step: Insn) -> Holders:
+    """Return the location of the value that an instruction tests: if negative, it is an error."""
+    place = none.place_of(step.compared[0]) if step.op == "test" and step.operands else None
+    return none if place is None else none.also(place)
 
 
 def _either(

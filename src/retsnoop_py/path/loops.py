@@ -18,9 +18,10 @@ from typing import NamedTuple
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.insn import Flow
+from retsnoop_py.path.origin import Decided
 from retsnoop_py.path.values import Flags, Moment, Node
 
-__all__ = ["Rejected", "best_rejected", "found_no_further"]
+__all__ = ["Rejected", "Rounds", "best_rejected", "found_no_further"]
 
 #: Maximum number of blocks that are examined as the start of a loop's round.
 _MOST_HEADS = 24
@@ -81,6 +82,49 @@ def best_rejected(
             number, most = at, len(tests)
         start = end
     return Rejected(number, len(best))
+
+
+class Rounds:
+    """The rounds of loops on a path of ``blocks``."""
+
+    def __init__(self, graph: Graph, blocks: Sequence[int]) -> None:
+        self._graph = graph
+        self._blocks = blocks
+        #: For each position, the first block of the loop of which a further round begins there.
+        self._begins: dict[int, int] = {}
+        self._from = len(blocks)
+
+    def is_over(self, moment: Moment, decided: Decided) -> bool:
+        """Return True if a jump belongs to a round of a loop that ended before ``decided``.
+
+        The test for a further element does not belong to a round.
+        """
+        block, position = self._blocks[moment.position], decided.position
+        if decided.ended and self._is_in_loop_of(self._blocks[position], block):
+            return True
+        self._learn(moment.position)
+        return any(
+            self._is_in_loop_of(head, block) and self._dominates(head, block)
+            for at, head in self._begins.items()
+            if moment.position < at <= position
+        )
+
+    def _learn(self, start: int) -> None:
+        """Find the beginnings of rounds from the position ``start`` on."""
+        for at in range(start, self._from):
+            before, block = self._blocks[at - 1] if at else -1, self._blocks[at]
+            if before >= 0 and block in self._blocks[:at] and self._dominates(block, before):
+                self._begins[at] = block
+        self._from = min(self._from, start)
+
+    def _dominates(self, block: int, other: int) -> bool:
+        """Return True if all paths to the block ``other`` pass ``block``."""
+        graph = self._graph
+        return block in (other, graph.entry) or other not in graph.reachable(graph.entry, block)
+
+    def _is_in_loop_of(self, block: int, other: int) -> bool:
+        """Return True if a path leads from each of two blocks to the other one."""
+        return other in self._graph.reachable(block) and block in self._graph.reachable(other)
 
 
 def _repeated(blocks: Sequence[int]) -> list[int]:

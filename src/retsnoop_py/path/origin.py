@@ -333,6 +333,15 @@ def failure_of(flags: Flags | None, condition: str) -> Node | None:
     return flags.left if with_zero(flags) else None
 
 
+def failed_by(flags: Flags | None, condition: str) -> tuple[Node, ...]:
+    """Return the values that are errors according to ``condition``: negative numbers, results."""
+    failure = failure_of(flags, condition)
+    if failure is not None:
+        return (failure,)
+    is_negative = flags is not None and condition in ("s", "l") and with_zero(flags)
+    return (flags.left,) if flags is not None and is_negative else ()
+
+
 def went_well(flags: Flags | None, held: str) -> bool:
     """Return True if ``held`` means that a called function did not fail."""
     if flags is None or held not in ("e", "ns", "ge") or flags.left.kind != "call":

@@ -943,11 +943,15 @@ CASE int dispatched(struct attr *attr)
 /* as alloc_pid(): the test behind the loop decides, and the loop rejected nothing */
 CASE int behind_a_loop(struct attr *attr)
 {
-	int i, err = -EPERM;
+	int i, nr, err = -EPERM;
 
 	for (i = attr->value_size; i >= 0; i--) {
-		if (helper(i) < 0) {
-			err = -EIO;
+		nr = attr->key_size ? helper(i) : helper(i + 1);
+		if (nr == -EAGAIN)
+			nr = -EIO;
+		note(2);
+		if (nr < 0) {
+			err = nr == -EBADF ? -EAGAIN : nr;
 			goto out;
 		}
 	}
@@ -962,6 +966,25 @@ out:
 	while (++i <= attr->value_size)
 		note(i);
 	return err;
+}
+
+/* as ovl_parse_layer(): success needs no test of the flags, whatever the loop reads */
+CASE int behind_a_scan(struct attr *attr)
+{
+	int i, count = 0;
+
+	for (i = 0; i < attr->value_size; i++) {
+		note(i);
+		if (i + attr->key_size == 2)
+			count++;
+	}
+	if (attr->type >= 2 && attr->type <= 9) {
+		note(count);
+		if (attr->flags & 8) /* decides: behind_a_scan */
+			return -EINVAL;
+	}
+	note(3);
+	return 0;
 }
 
 CASE int no_element(struct attr *attr)

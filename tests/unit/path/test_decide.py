@@ -115,6 +115,7 @@ CALLS: dict[str, dict[str, int]] = {
     "stored_in_loop": {"type": 1, "key_size": 4, "value_size": 20, "flags": 6},
     "dispatched": {"type": 2, "key_size": 6, "flags": 0x100},
     "behind_a_loop": {"value_size": 3},
+    "behind_a_scan": {"value_size": 4, "type": 3, "flags": 8},
     "no_element": {"next": True},
     "bad_element": {"next": True},
 }
@@ -350,6 +351,7 @@ MADE = {
     "asked_twice": {Made.CONSTANT},
     "copied_so_far": {Made.CONSTANT},
     "behind_a_loop": {Made.CONSTANT},
+    "behind_a_scan": {Made.CONSTANT},
     "no_element": {Made.CONSTANT},
     "bad_element": {Made.CONSTANT},
 }
@@ -474,7 +476,13 @@ def test_of_a_loop_that_rejects_all_the_best_element_is_told(built: Built) -> No
 
 @pytest.mark.parametrize(
     ("name", "ended"),
-    [("no_element", True), ("bad_element", False), ("behind_a_loop", False), ("looped", False)],
+    [
+        ("no_element", True),
+        ("bad_element", False),
+        ("behind_a_loop", False),
+        ("behind_a_scan", False),
+        ("looped", False),
+    ],
 )
 def test_the_test_for_a_further_element_rejects_no_element(
     built: Built, name: str, ended: bool
@@ -482,6 +490,19 @@ def test_the_test_for_a_further_element_rejects_no_element(
     decided = built.ran(name).decide().decided
     assert decided is not None
     assert (decided.elements, decided.ended) == (0, ended)
+
+
+def test_the_case_of_a_switch_that_is_tested_later_is_part_of_the_condition(built: Built) -> None:
+    decided = built.ran("asked_before").decide().decided
+    assert decided is not None
+    cases = [(one.condition, one.flags.right.value) for one in decided.also if one.flags]
+    assert cases == [("e", 3)]
+
+
+def test_tests_of_rounds_that_are_over_are_no_part_of_the_condition(built: Built) -> None:
+    decided = built.ran("no_element").decide().decided
+    assert decided is not None
+    assert decided.also == ()
 
 
 def test_blocks_without_a_probe_are_put_in_where_only_they_can_have_run(built: Built) -> None:
