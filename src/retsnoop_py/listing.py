@@ -15,6 +15,7 @@ import msgspec
 from retsnoop_py import __version__
 from retsnoop_py.attach.plan import AttachPlan
 from retsnoop_py.errors import RetsnoopError
+from retsnoop_py.foreign_json import encode
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.render.palette import Palette
 from retsnoop_py.selection.explain import near_names
@@ -106,7 +107,7 @@ class Listing(msgspec.Struct, frozen=True, kw_only=True):
             "near": self.near,
             "notes": self.notes,
         }
-        return msgspec.json.format(msgspec.json.encode(document), indent=2)
+        return msgspec.json.format(encode(document), indent=2)
 
 
 def build(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 from pathlib import Path
 
 import msgspec
@@ -12,9 +13,11 @@ import pytest
 import retsnoop_py
 from retsnoop_py.cli import on
 from retsnoop_py.errors import DataError
-from retsnoop_py.foreign_json import decode
+from retsnoop_py.foreign_json import decode, encode, encode_msgpack
+from retsnoop_py.libbpf.object import OBJECTS
 from retsnoop_py.load import guests
 from retsnoop_py.load.outcome import read_baseline
+from retsnoop_py.package import program
 
 PACKAGE = Path(retsnoop_py.__file__).parent
 DAMAGED = [
@@ -77,3 +80,79 @@ def test_no_other_code_knows_the_errors_of_the_decoder() -> None:
         if "msgspec" in ast.unparse(node.type)
     }
     assert found == {"foreign_json.py", "vm/catalog.py"}, "the latter reads a file of the user"
+
+
+#: Other code that writes JSON or MessagePack, and why its texts are valid.
+WRITERS = {
+    "foreign_json.py": "the rules themselves",
+    "cli/manual.py": "a schema of our own",
+    "symbolize/isolated.py": "requests and answers of a child: ASCII, with surrogates escaped",
+    "unprivileged/dwarf.py": "requests and answers of a child: ASCII, with surrogates escaped",
+    "unprivileged/settings.py": "requests and answers of a child, which catch the error",
+    "vm/kernels.py": "the description of a Debian package",
+}
+
+
+def test_no_other_code_writes_json() -> None:
+    words = ("msgspec.json.encode", "msgspec.msgpack.encode", "json.dumps", "json.dump(")
+    found = {
+        str(path.relative_to(PACKAGE))
+        for path in PACKAGE.rglob("*.py")
+        if any(word in path.read_text() for word in words)
+    }
+    assert found == WRITERS.keys()
+
+
+class Named(msgspec.Struct):
+    name: str
+    path: Path
+    parts: tuple[str, ...]
+    counts: dict[str, int]
+
+
+@pytest.mark.parametrize("text", ["a\udcff", "\ud800", "\udcff\ud800"])
+def test_text_that_is_not_utf8_is_valid_json(text: str) -> None:
+    """A process, a file or a symbol may have any bytes as its name."""
+    value = Named(text, Path(text), (text, "b"), {text: 1})
+    for data, decoded in (
+        (encode(value, str), msgspec.json.decode),
+        (encode_msgpack((text, {text: 1})), msgspec.msgpack.decode),
+    ):
+        back = decoded(data)
+        assert "\\x" in str(back)
+        str(back).encode()
+
+
+def test_a_byte_that_is_not_utf8_is_shown_as_hexadecimal() -> None:
+    assert encode({"a\udcff": ["\udce4b"]}) == b'{"a\\\\xff":["\\\\xe4b"]}'
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["list", "functions", "x\udcff", "--json"],
+        ["list", "tracepoints", "x\udcff", "--json"],
+        ["list", "presets", "x\udcff", "--json"],
+        ["load", "w\udcff.o", "--format", "json", "--on", "host"],
+        ["load", "none\udcff.o", "--format", "json"],
+        ["explain", "log\udcff", "--format", "json"],
+        ["explain", "log\udcff", "--object", "w\udcff.o", "--format", "json"],
+        ["functions", "-e", "x\udcff", "--json"],
+        ["diff", "a\udcff.rsn", "b\udcff.rsn", "--json"],
+        ["replay", "a\udcff.rsn", "--format", "json"],
+    ],
+    ids=lambda words: " ".join(words[:2]).encode(errors="backslashreplace").decode(),
+)
+def test_a_command_with_a_name_that_is_not_utf8_is_no_bug(words: list[str], tmp_path: Path) -> None:
+    (tmp_path / "w\udcff.o").write_bytes((OBJECTS / "witness.bpf.o").read_bytes())
+    log = b"libbpf: prog 'p\xff': BPF program load failed: Invalid argument\n"
+    (tmp_path / "log\udcff").write_bytes(log)
+    done = subprocess.run(
+        [*program(), *words], cwd=tmp_path, capture_output=True, check=False, timeout=60
+    )
+    assert b"a bug of retsnoop-py" not in done.stderr, done.stderr
+    assert b"Traceback" not in done.stderr
+    for line in done.stdout.decode().split("\n"):
+        assert line.isprintable()
+    if done.stdout:
+        msgspec.json.Decoder(dict).decode_lines(done.stdout.replace(b"\n", b" "))

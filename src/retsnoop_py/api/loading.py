@@ -22,7 +22,7 @@ import msgspec
 from retsnoop_py.api.keywords import LoadOptions, Texts, no_such_keyword
 from retsnoop_py.capture.rights import raise_memlock
 from retsnoop_py.errors import DataError, InputError, RetsnoopError, UsageError, no_proc
-from retsnoop_py.foreign_json import decode
+from retsnoop_py.foreign_json import decode, encode
 from retsnoop_py.foreign_path import open_regular
 from retsnoop_py.listener import current
 from retsnoop_py.load.checked_object import open_object
@@ -276,7 +276,7 @@ def load_again(asked: Loading, folder: Path) -> None:
                     continue
                 trial = TrialRequest(HOST, beside=asked.objects, only=tuple(only))
                 for result in try_object(path, shape, trial):
-                    told.write(msgspec.json.encode(result) + b"\n")
+                    told.write(encode(result) + b"\n")
 
 
 def explain(
@@ -339,7 +339,7 @@ def _with_chains(
         return
     with made as name:
         folder = Path(name)
-        (folder / _PARTS).write_bytes(b"\n".join(map(msgspec.json.encode, wordless)))
+        (folder / _PARTS).write_bytes(b"\n".join(map(encode, wordless)))
         command = [*program(), "load", "--again", name, *argv]
         try:
             sessions = list(_failures(command, image))

@@ -205,6 +205,6 @@ def _read(device: str, kind: int, number: int) -> tuple[int, ...] | None:
         quotactl = ctypes.CDLL(None).quotactl
     except AttributeError:  # another C library
         return None
-    if quotactl(_GETQUOTA << 8 | kind, device.encode(), number, memory) < 0:
+    if quotactl(_GETQUOTA << 8 | kind, os.fsencode(device), number, memory) < 0:
         return None
     return _DQBLK.unpack(memory.raw)

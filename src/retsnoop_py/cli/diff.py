@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.cli.replay import complete
 from retsnoop_py.errors import DataError, UsageError
+from retsnoop_py.foreign_json import encode
 from retsnoop_py.options.settings import diff_overrides
 from retsnoop_py.options.table import Words, options_of
 from retsnoop_py.options.values import output_format
@@ -104,9 +105,7 @@ def run(asked: DiffRequest) -> int:
 
 def _show(found: Difference, asked: DiffRequest) -> None:
     if asked.json:
-        import msgspec
-
-        print(printable_json(msgspec.json.encode(found).decode()))
+        print(printable_json(encode(found).decode()))
         return
     from retsnoop_py.render.difference import DifferencePage
     from retsnoop_py.render.palette import Glyphs, Palette

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import DataError, InputError, UsageError
+from retsnoop_py.foreign_json import encode
 from retsnoop_py.options.table import OBJECTS, OUTPUT, Option, Takes, Words, options_of
 from retsnoop_py.options.values import source_folder
 from retsnoop_py.text import printable_json
@@ -165,9 +166,7 @@ def _show(asked: ExplainRequest, found: Iterable[Explained]) -> int:
         if asked.github:
             _print_github(failure, as_json=asked.json)
         elif asked.json:
-            import msgspec
-
-            print(printable_json(msgspec.json.encode(failure).decode()))
+            print(printable_json(encode(failure).decode()))
         else:
             text = "\n".join(explained_lines(failure, palette, terminal_width(sys.stdout)))
             print(("\n\n" if count else "") + text)
@@ -180,9 +179,7 @@ def _print_github(failure: Explained, *, as_json: bool) -> None:
     from retsnoop_py.render.github import explained_github_lines, github_json
 
     if as_json:
-        import msgspec
-
-        print(github_json(printable_json(msgspec.json.encode(failure).decode())))
+        print(github_json(printable_json(encode(failure).decode())))
     for line in explained_github_lines(failure):
         print(line, file=sys.stderr if as_json else sys.stdout)
 

@@ -11,7 +11,7 @@ from typing import Any
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError, UsageError
 from retsnoop_py.options.table import Words, options_of
-from retsnoop_py.text import counted, did_you_mean, near_names
+from retsnoop_py.text import counted, did_you_mean, near_names, printable_json
 from retsnoop_py.value import Value
 
 _TEXT = """
@@ -131,12 +131,14 @@ def _show_counts(asked: ListRequest) -> int:
 
 
 def _print_json(document: dict[str, Any]) -> None:
-    import json
+    import msgspec
 
+    from retsnoop_py.foreign_json import encode
     from retsnoop_py.kernel.facts import KernelFacts
 
-    json.dump({"release": KernelFacts().release, **document}, sys.stdout, indent=1)
-    print()
+    told = encode({"release": KernelFacts().release, **document})
+    for line in msgspec.json.format(told, indent=1).decode().split("\n"):
+        print(printable_json(line))
 
 
 def _matches(globs: Sequence[str], name: str) -> bool:

@@ -14,6 +14,7 @@ from retsnoop_py import own_file
 from retsnoop_py.cli.argv import Kind, Spec
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import OutputError, PrivilegeError, UsageError
+from retsnoop_py.foreign_json import encode
 from retsnoop_py.options import values
 from retsnoop_py.options.table import (
     HOST,
@@ -353,7 +354,7 @@ def _print_json(result: LoadResult, *, keep_log: bool, github: bool) -> None:
     from retsnoop_py.render.github import github_json
 
     shown = result if keep_log else msgspec.structs.replace(result, log="")
-    line = printable_json(msgspec.json.encode(shown).decode())
+    line = printable_json(encode(shown).decode())
     print(github_json(line) if github else line, flush=True)
 
 

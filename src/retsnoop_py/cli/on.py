@@ -19,7 +19,7 @@ from retsnoop_py import own_file
 from retsnoop_py.cli.argv import Normalised
 from retsnoop_py.cli.guest_signals import ended_by_signals
 from retsnoop_py.errors import DataError, OutputError, RetsnoopError, UsageError
-from retsnoop_py.foreign_json import decode
+from retsnoop_py.foreign_json import decode, encode, valid_text
 from retsnoop_py.model.session import VERSION, RunResult
 from retsnoop_py.options import values
 from retsnoop_py.options.table import HOST
@@ -383,7 +383,7 @@ def _with_name(line: bytes, name: str) -> bytes:
     try:
         fields = decode(msgspec.json.Decoder(dict[str, msgspec.Raw]), line)
         fields.pop("on", None)
-        text = msgspec.json.encode({"on": name, **fields}).decode()
+        text = encode({"on": valid_text(name), **fields}).decode()
     except (DataError, UnicodeDecodeError):  # msgspec leaves a Raw as it is
         return b""
     if not text.isprintable():  # also carriage returns and tabs between values
@@ -402,14 +402,14 @@ def _same_file(one: TextIO, other: TextIO) -> bool:
 
 
 def _print_json(result: RunResult) -> None:
-    print(printable_json(msgspec.json.encode(result).decode()), flush=True)
+    print(printable_json(encode(result).decode()), flush=True)
 
 
 def _write_summary(path: Path | None, results: Sequence[RunResult]) -> None:
     """Write the results, an object per line for each kernel."""
     if path is None:
         return
-    lines = b"".join(msgspec.json.encode(one) + b"\n" for one in results)
+    lines = b"".join(encode(one) + b"\n" for one in results)
     own_file.write(path, lines, own_file.SHARED)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from retsnoop_py import own_file
+from retsnoop_py.foreign_json import encode
 from retsnoop_py.session.verdict import Caught
 from retsnoop_py.settings import VerdictSettings
 
@@ -48,10 +49,8 @@ class Judge:
         return status
 
     def _write(self, path: Path, said: list[str], status: int, command: int | None) -> None:
-        import msgspec
-
         result = self._result(said, status, command)
-        own_file.write(path, msgspec.json.encode(result) + b"\n", own_file.SHARED)
+        own_file.write(path, encode(result) + b"\n", own_file.SHARED)
 
     def _result(self, said: list[str], status: int, command: int | None) -> RunResult:
         from retsnoop_py.model import session as to

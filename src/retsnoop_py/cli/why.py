@@ -12,6 +12,7 @@ from retsnoop_py.cli.argv import Kind, Spec
 from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.cli.replay import complete
 from retsnoop_py.errors import UsageError
+from retsnoop_py.foreign_json import encode
 from retsnoop_py.options.table import Words, options_of
 from retsnoop_py.options.values import (
     allowed_errors,
@@ -130,9 +131,7 @@ def run(asked: WhyCommand) -> int:
     """Explain the failure, print it, and return CMD's exit status. Raise a live run's errors."""
     found = _answer(asked)
     if asked.form == "json":
-        import msgspec
-
-        print(printable_json(msgspec.json.encode(found).decode()))
+        print(printable_json(encode(found).decode()))
     elif asked.form != "text":
         from retsnoop_py.render.why_reports import report
 

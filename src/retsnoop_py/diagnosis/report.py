@@ -14,6 +14,7 @@ import msgspec
 from retsnoop_py import __version__
 from retsnoop_py.diagnosis.examine import Diagnosis
 from retsnoop_py.diagnosis.model import Answer, Check
+from retsnoop_py.foreign_json import encode
 from retsnoop_py.render.palette import Palette
 from retsnoop_py.text import printable
 
@@ -39,7 +40,7 @@ class Style:
 def as_json(diagnosis: Diagnosis, release: str, machine: str) -> bytes:
     """Return a JSON document with the keys of docs/doctor.md."""
     told = document(diagnosis, release, machine)
-    return msgspec.json.format(msgspec.json.encode(told), indent=2)
+    return msgspec.json.format(encode(told), indent=2)
 
 
 def document(diagnosis: Diagnosis, release: str, machine: str) -> dict[str, Any]:

@@ -163,7 +163,7 @@ class DwarfImage:
 
     def _open(self, sections: Mapping[str, int], fd: int) -> CData:
         ffi = self._ffi
-        names = [ffi.new("char[]", name.encode()) for name in sections]
+        names = [ffi.new("char[]", name.encode(errors="surrogateescape")) for name in sections]
         table = ffi.new("struct rsn_dwarf_section[]", max(1, len(names)))
         for i, (name, address) in enumerate(zip(names, sections.values(), strict=True)):
             table[i].name, table[i].address = name, address
@@ -290,7 +290,14 @@ class DwarfImage:
             while True:
                 places = ffi.new("struct rsn_dwarf_place[]", room)
                 found = self._lib.rsn_dwarf_find_line(
-                    self._handle, unit, path.encode(), line, places, room, near, near + 1
+                    self._handle,
+                    unit,
+                    path.encode(errors="surrogateescape"),
+                    line,
+                    places,
+                    room,
+                    near,
+                    near + 1,
                 )
                 if found < 0:
                     raise self._error(

@@ -114,7 +114,7 @@ def _check_memory(result: int) -> int:
 def glob_match(glob: str, name: str) -> bool:
     """Return True if ``glob`` matches all of ``name``; ``*`` is any text, ``?`` one character."""
     _, lib = _native()
-    pattern, text = glob.encode(), name.encode()
+    pattern, text = glob.encode(errors="surrogateescape"), name.encode(errors="surrogateescape")
     return bool(lib.rsn_glob_match(pattern, len(pattern), text, len(text)))
 
 
@@ -203,7 +203,7 @@ class SymbolTable:
     def count(self, prefix: str) -> int:
         """Return how many names start with ``prefix``."""
         _, lib = _native()
-        count: int = lib.rsn_syms_count(self._table, prefix.encode())
+        count: int = lib.rsn_syms_count(self._table, prefix.encode(errors="surrogateescape"))
         return count
 
     def find(self, name: str) -> list[int]:
@@ -212,7 +212,7 @@ class SymbolTable:
         room = 64
         while True:
             out = ffi.new("uint32_t[]", room)
-            found = lib.rsn_syms_find(self._table, name.encode(), out, room)
+            found = lib.rsn_syms_find(self._table, name.encode(errors="surrogateescape"), out, room)
             if found <= room:
                 return list(out[0:found])
             room = found
@@ -221,8 +221,12 @@ class SymbolTable:
         """Return how many functions of ``module``, None for vmlinux, have each of ``names``."""
         ffi, lib = _native()
         out = ffi.new("uint32_t[]", max(len(names), 1))
-        blob = b"\0".join(name.encode() for name in names) + b"\0"
-        owner = ffi.NULL if module is None else ffi.new("char[]", module.encode())
+        blob = b"\0".join(name.encode(errors="surrogateescape") for name in names) + b"\0"
+        owner = (
+            ffi.NULL
+            if module is None
+            else ffi.new("char[]", module.encode(errors="surrogateescape"))
+        )
         _check_memory(lib.rsn_syms_namesakes(self._table, owner, blob, len(names), out))
         return list(out[0 : len(names)])
 
@@ -263,7 +267,10 @@ class SymbolTable:
         """Match the symbols of ``subset`` against all ``globs``, each (name, module or None)."""
         ffi, lib = _native()
         strings = [
-            (ffi.new("char[]", name.encode()), module and ffi.new("char[]", module.encode()))
+            (
+                ffi.new("char[]", name.encode(errors="surrogateescape")),
+                module and ffi.new("char[]", module.encode(errors="surrogateescape")),
+            )
             for name, module in globs
         ]
         table = ffi.new(
@@ -347,7 +354,7 @@ def btf_find(
     found = array("I", bytes(4 * len(names)))
     out = ffi.from_buffer("uint32_t[]", found)
     offs = ffi.from_buffer("uint32_t[]", offsets)
-    blob = "\0".join(names).encode() + b"\0"
+    blob = "\0".join(names).encode(errors="surrogateescape") + b"\0"
     _check_memory(lib.rsn_btf_find(btf, offs, len(offsets), kinds, blob, len(names), out))
     return found
 

@@ -97,7 +97,7 @@ def fentry(btf_id: int) -> int:
 
 def kprobe(pmu_type: int, function: str) -> int:
     """Open a kprobe on ``function`` as a perf event, without enabling the event."""
-    return -lib.rsn_try_kprobe(pmu_type, function.encode())
+    return -lib.rsn_try_kprobe(pmu_type, function.encode(errors="surrogateescape"))
 
 
 def branches(cpu: int, flags: int) -> int:
@@ -234,7 +234,9 @@ def load_copy(program: Program, prog_type: int, cookie: int) -> int:
 def attach_raw_tracepoint(prog_fd: int, name: str, cookie: int | None) -> int:
     """Attach to a raw tracepoint; return the link, or -errno. A cookie requires Linux 6.10."""
     has_cookie = cookie is not None
-    return lib.rsn_attach_raw_tracepoint(prog_fd, name.encode(), has_cookie, cookie or 0)
+    return lib.rsn_attach_raw_tracepoint(
+        prog_fd, name.encode(errors="surrogateescape"), has_cookie, cookie or 0
+    )
 
 
 # --- kprobe events of tracefs --------------------------------------------------------------------
@@ -252,7 +254,10 @@ class EventPair:
         self, tracefs: Path, owner: str, number: int, definitions: int, programs: tuple[int, int]
     ) -> None:
         # The pair points to these strings.
-        self._strings = tuple(ffi.new("char[]", text.encode()) for text in (str(tracefs), owner))
+        self._strings = tuple(
+            ffi.new("char[]", text.encode(errors="surrogateescape"))
+            for text in (str(tracefs), owner)
+        )
         pair = self._pair = ffi.new("struct rsn_event_pair *")
         pair.tracefs, pair.owner = self._strings
         pair.number = number
@@ -269,7 +274,7 @@ class EventPair:
     def attach(self, places: Sequence[str]) -> list[int]:
         """Attach to more functions, each at ``SYMBOL+OFFSET``; return an errno for each."""
         errors = ffi.new("int[]", len(places))
-        texts = [ffi.new("char[]", place.encode()) for place in places]
+        texts = [ffi.new("char[]", place.encode(errors="surrogateescape")) for place in places]
         lib.rsn_attach_events(self._pair, ffi.new("char *[]", texts), len(places), errors)
         return list(errors)
 
@@ -294,7 +299,7 @@ class FentryTarget(NamedTuple):
 
 def module_btf_fd(module: str) -> int:
     """Return a descriptor of the kernel's BTF for a module, or -errno."""
-    return lib.rsn_module_btf_fd(module.encode())
+    return lib.rsn_module_btf_fd(module.encode(errors="surrogateescape"))
 
 
 def attach_fentry(

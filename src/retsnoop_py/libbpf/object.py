@@ -197,7 +197,9 @@ class Program:
         """Before load: make this program replace ``function`` of the loaded program ``fd``."""
         check(
             f"bpf_program__set_attach_target({self.name}, {function})",
-            lib.bpf_program__set_attach_target(self.handle, fd, function.encode()),
+            lib.bpf_program__set_attach_target(
+                self.handle, fd, function.encode(errors="surrogateescape")
+            ),
         )
 
     def run(self, *args: int) -> None:
@@ -388,7 +390,7 @@ class BpfObject:
         opts.sz = ffi.sizeof("struct bpf_object_open_opts")
         self._name = ffi.new("char[]", b"retsnoop_py")
         opts.object_name = self._name
-        self._kconfig = ffi.new("char[]", kconfig.encode())
+        self._kconfig = ffi.new("char[]", kconfig.encode(errors="surrogateescape"))
         if kconfig:
             opts.kconfig = self._kconfig
         try:
@@ -418,7 +420,9 @@ class BpfObject:
 
     def program(self, name: str) -> Program:
         """Return the program called ``name``."""
-        handle = lib.bpf_object__find_program_by_name(self.handle, name.encode())
+        handle = lib.bpf_object__find_program_by_name(
+            self.handle, name.encode(errors="surrogateescape")
+        )
         return Program(check_pointer(f"program {name}", handle))
 
     def programs(self) -> list[Program]:
@@ -432,7 +436,9 @@ class BpfObject:
 
     def map(self, name: str) -> BpfMap:
         """Return the map called ``name``; data sections have their own names (``.rodata``)."""
-        handle = lib.bpf_object__find_map_by_name(self.handle, name.encode())
+        handle = lib.bpf_object__find_map_by_name(
+            self.handle, name.encode(errors="surrogateescape")
+        )
         return BpfMap(name, check_pointer(f"map {name}", handle))
 
     def maps(self) -> list[BpfMap]:
@@ -455,7 +461,16 @@ class BpfObject:
         offset, size = ffi.new("uint32_t *"), ffi.new("uint32_t *")
         btf = lib.bpf_object__btf(self.handle)
         call = f"find {name} in {section}"
-        check(call, lib.rsn_find_global(btf, section.encode(), name.encode(), offset, size))
+        check(
+            call,
+            lib.rsn_find_global(
+                btf,
+                section.encode(errors="surrogateescape"),
+                name.encode(errors="surrogateescape"),
+                offset,
+                size,
+            ),
+        )
         total = ffi.new("size_t *")
         base = lib.bpf_map__initial_value(self.map(section).handle, total)
         base = check_pointer(f"map {section}", base)

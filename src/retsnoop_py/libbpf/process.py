@@ -41,7 +41,7 @@ def signals_seen() -> int:
 
 
 def _text(text: Path | str | None) -> CData | bytes:
-    return ffi.NULL if text is None else str(text).encode()
+    return ffi.NULL if text is None else str(text).encode(errors="surrogateescape")
 
 
 def start_guard(
@@ -63,7 +63,7 @@ def tell_guard(fd: int, pairs: int) -> bool:
 
 def have_restored(fd: int, path: Path, text: str) -> bool:
     """Make the guard write ``text`` to ``path`` at its end; False if it ended or has no room."""
-    return lib.rsn_guard_restore(fd, _text(path), text.encode()) == 0
+    return lib.rsn_guard_restore(fd, _text(path), text.encode(errors="surrogateescape")) == 0
 
 
 def finish_guard(fd: int, pid: int, *, orderly: bool, wait_ms: int) -> bool:

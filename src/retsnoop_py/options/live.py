@@ -160,11 +160,11 @@ def _starting(
 ) -> list[str]:
     """Return the names that start with ``prefix``."""
     text = _names(kind, state, read)
-    start = text.find(b"\n" + prefix.encode()) + 1
+    start = text.find(b"\n" + prefix.encode(errors="surrogateescape")) + 1
     if not start:
         return []
     # The names are sorted, so matching names are consecutive lines.
-    end, step = start, b"\n" + prefix.encode()
+    end, step = start, b"\n" + prefix.encode(errors="surrogateescape")
     while end < len(text) and text.startswith(step, end - 1):
         end = text.index(b"\n", end) + 1
     return text[start:end].decode().split()

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from retsnoop_py.errors import DataError
-from retsnoop_py.foreign_json import decode
+from retsnoop_py.foreign_json import decode, encode, encode_msgpack
 from retsnoop_py.session.collector import Batch
 from retsnoop_py.session.paths import Origin, OriginKey
 from retsnoop_py.session.stream_header import StreamHeader
@@ -143,33 +143,27 @@ def unpack_payload(kind: int, payload: bytes, room: int = MAX_PAYLOAD) -> tuple[
 
 def encode_header(header: StreamHeader) -> bytes:
     """The payload of a FACTS frame."""
-    # Arguments may hold bytes that are not UTF-8, which JSON cannot.
-    command = tuple(
-        arg.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-        for arg in header.command
-    )
-    plain = replace(header, command=command, functions=tuple(header.functions))
-    return msgspec.json.encode(plain, enc_hook=_fields)
+    return encode(replace(header, functions=tuple(header.functions)), _fields)
 
 
 def encode_symbols(symbols: Sequence[tuple[bool, Resolved]]) -> bytes:
     """The payload of a SYMBOLS frame."""
-    return msgspec.msgpack.encode(symbols)
+    return encode_msgpack(symbols)
 
 
 def encode_user_symbols(symbols: Sequence[tuple[UserKey, Resolved]]) -> bytes:
     """The payload of a USER_SYMBOLS frame."""
-    return msgspec.msgpack.encode(symbols)
+    return encode_msgpack(symbols)
 
 
 def encode_origins(origins: Sequence[tuple[OriginKey, Origin]]) -> bytes:
     """The payload of an ORIGINS frame."""
-    return msgspec.msgpack.encode(origins)
+    return encode_msgpack(origins)
 
 
 def encode_end(stats: Mapping[str, int], counts: Mapping[str, int]) -> bytes:
     """The payload of an END frame."""
-    return msgspec.json.encode(RunEnd(dict(stats), dict(counts)))
+    return encode(RunEnd(dict(stats), dict(counts)))
 
 
 def _fields(value: object) -> dict[str, Any]:

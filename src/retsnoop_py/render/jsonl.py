@@ -8,8 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
-import msgspec
-
+from retsnoop_py.foreign_json import encode
 from retsnoop_py.model import session as to
 from retsnoop_py.render.encode import SessionEncoder
 from retsnoop_py.session.report import Report
@@ -61,9 +60,7 @@ class JsonRenderer:
     def word(self, function: int, value: int) -> str:
         """See :class:`~.report.TextWriter`."""
         if function >= 0:
-            return self._printed(
-                msgspec.json.encode(self._objects.result(function, value)).decode()
-            )
+            return self._printed(encode(self._objects.result(function, value)).decode())
         return self._clock.timestamp(value * NS - self.clock_ns).split(".")[0]
 
     def repeated(self, times: int) -> None:
@@ -90,7 +87,7 @@ class JsonRenderer:
         )
 
     def _line(self, value: to.Line) -> str:
-        return self._printed(msgspec.json.encode(value, enc_hook=str).decode()) + "\n"
+        return self._printed(encode(value, enc_hook=str).decode()) + "\n"
 
     def _printed(self, text: str) -> str:
         if self._escape and not text.isascii():

@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+
+from retsnoop_py.foreign_json import encode
 from retsnoop_py.model.why import Waiting, Why
 from retsnoop_py.render.github import unobeyed, workflow_property, workflow_text
 from retsnoop_py.render.load_results import xml_text
 from retsnoop_py.render.palette import Palette
 from retsnoop_py.render.why import WhyPage, headline, reason_of
-from retsnoop_py.text import printable
+from retsnoop_py.text import printable, printable_json
 
 __all__ = ["FORMATS", "report"]
 
@@ -113,8 +116,6 @@ def junit(found: Why) -> Iterator[str]:
 
 def sarif(found: Why) -> Iterator[str]:
     """Yield a SARIF 2.1.0 log with at most one result; its rule is the kind of the reason."""
-    import json
-
     kind = _kind(found)
     rule = {"id": kind, "help": {"text": "docs/why.md, Kinds of reasons"}}
     result: dict[str, Any] = {
@@ -134,7 +135,8 @@ def sarif(found: Why) -> Iterator[str]:
         "results": [result] if failed else [],
     }
     log = {"$schema": _SARIF, "version": "2.1.0", "runs": [run]}
-    yield from json.dumps(log, indent=1).split("\n")
+    for line in msgspec.json.format(encode(log), indent=1).decode().split("\n"):
+        yield printable_json(line)
 
 
 #: The report functions, by value of --format.
