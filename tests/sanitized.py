@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 #: Tests that pass foreign data to the extensions, or call them from many threads.
 TESTS = (
     "tests/unit/libbpf",
+    "tests/unit/attach/test_guard.py",
     "tests/unit/session/test_repeats.py",
     "tests/unit/kernel/test_btf.py",
     "tests/unit/kernel/test_kallsyms.py",

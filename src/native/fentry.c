@@ -133,7 +133,7 @@ int rsn_close_in_child(const int *fds, size_t cnt)
 		_exit(pid < 0);
 	}
 	free(sorted);
-	if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
+	if (pid < 0 || rsn_wait_for(pid, &status) != pid || status)
 		pid = -1;
 	else
 		rsn_close_all(fds, cnt);

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -212,6 +213,8 @@ int rsn_guard_start(const char *home, const char *tracefs, const char *owner, in
 	if (*pid > 0 && await_ready(sockets[0]))
 		return sockets[0];
 	close(sockets[0]);
+	if (*pid > 0)
+		rsn_wait_for(*pid, NULL);
 	return -EAGAIN;
 }
 
@@ -229,18 +232,41 @@ int rsn_guard_restore(int fd, const char *path, const char *text)
 		return -E2BIG;
 	memcpy(said, path, head);
 	memcpy(said + head, text, length - head);
-	return send(fd, said, length, MSG_NOSIGNAL) < 0 ? -errno : 0;
+	/* all of it: a short message would be a number */
+	return send(fd, said, sizeof(said), MSG_NOSIGNAL) < 0 ? -errno : 0;
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+/* Whether the other end closes it in time; signals do not end the wait. */
+static bool is_closed_within(int fd, int wait_ms)
+{
+	struct pollfd end = { .fd = fd, .events = POLLIN };
+	int64_t last = now_ms() + wait_ms, left = wait_ms;
+	int found;
+
+	while ((found = poll(&end, 1, left)) < 0 && errno == EINTR) {
+		left = last - now_ms();
+		if (left < 0)
+			left = 0;
+	}
+	return found > 0;
 }
 
 int rsn_guard_finish(int fd, int pid, bool is_orderly, int wait_ms)
 {
-	struct pollfd end = { .fd = fd, .events = POLLIN };
-	int done;
+	bool done;
 
 	if (is_orderly)
 		rsn_guard_pairs(fd, farewell);
 	shutdown(fd, SHUT_WR);
-	done = poll(&end, 1, wait_ms) > 0;
+	done = is_closed_within(fd, wait_ms);
 	close(fd);
-	return done && waitpid(pid, NULL, 0) == pid;
+	return done && rsn_wait_for(pid, NULL) == pid;
 }

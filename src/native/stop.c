@@ -7,6 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -90,6 +92,33 @@ void rsn_stop_unwatch(void)
 int rsn_stop_count(void)
 {
 	return __atomic_load_n(&count, __ATOMIC_RELAXED);
+}
+
+/*
+ * Leaves the session keyring of this process for a new, empty one that the user owns: keys in ours are
+ * the caller's secrets. 0, or a negative errno.
+ */
+int rsn_new_session_keyring(unsigned int uid, unsigned int gid)
+{
+	enum { CHOWN = 4, JOIN_SESSION_KEYRING = 1 };
+	long key = syscall(__NR_keyctl, JOIN_SESSION_KEYRING, NULL);
+
+	if (key < 0)
+		return -errno;
+	/* a full quota of the user is no reason to share ours: the possessor may use it anyway */
+	syscall(__NR_keyctl, CHOWN, key, uid, gid);
+	return 0;
+}
+
+/* waitpid(2) that a signal does not end. */
+pid_t rsn_wait_for(pid_t pid, int *status)
+{
+	pid_t found;
+
+	do
+		found = waitpid(pid, status, 0);
+	while (found < 0 && errno == EINTR);
+	return found;
 }
 
 /* fork(2) with all signals blocked in the child, so that no handler of this process runs there. */

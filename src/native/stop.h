@@ -9,11 +9,13 @@
 #include <sys/types.h>
 
 pid_t rsn_fork_blocked(void);
+pid_t rsn_wait_for(pid_t pid, int *status);
 
 /* cdef begin */
 void rsn_stop_watch(const int *numbers, int cnt);
 void rsn_stop_unwatch(void);
 int rsn_stop_count(void);
+int rsn_new_session_keyring(unsigned int uid, unsigned int gid);
 /* cdef end */
 
 #endif

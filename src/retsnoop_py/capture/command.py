@@ -15,10 +15,11 @@ import errno
 import os
 import pwd
 import re
+import select
 import signal
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
@@ -38,6 +39,7 @@ from retsnoop_py.errors import (
     PrivilegeError,
     RetsnoopError,
 )
+from retsnoop_py.libbpf.process import new_session_keyring
 from retsnoop_py.listener import current
 from retsnoop_py.value import Value
 
@@ -197,6 +199,8 @@ def _resolve_as(user: User, command: Sequence[str]) -> str:
         stack.pop_all()
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
+        if not _answers(reader, pid):
+            os.kill(pid, signal.SIGKILL)
         said = os.fsdecode(pipe.read())
     os.waitpid(pid, 0)
     kind, text, hint = said.split("\0") if said else ("", "the search was killed", "")
@@ -282,6 +286,8 @@ class Command:
     def __exit__(self, *_: object) -> None:
         if not self.is_released:
             os.close(self._go)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)  # it may be stopped
             self._reap(0)
         os.close(self._failure)
 
@@ -319,10 +325,13 @@ class Command:
             if self._user:
                 # like sudo: root's shell may have its terminal, or a secret, open there
                 close_all_but(0, 1, 2, go, failure)
-                self._user.become()
+                new_session_keyring(self._user.uid, self._user.gid)
                 variables = self._user.environment_of(variables, keep=self._keep_env)
             if not os.read(go, 1):
                 os._exit(0)
+            if self._user:
+                # not earlier: another process of the user could stop this one, and with it us
+                self._user.become()
             hand_down_limits()
             os.execve(path, self._argv, variables)
         except OSError as error:
@@ -339,7 +348,7 @@ class Command:
             return
         finally:
             os.close(self._go)
-        failed = os.read(self._failure, 16)
+        failed = self._failed_start()
         if failed:
             self._reap(0)
             code = int(failed)
@@ -354,6 +363,14 @@ class Command:
                 raise CommandNotFound(message, *hint)
             hint = _advice(found) if found else ("check that it is a program for this machine",)
             raise CommandNotExecutable(message, *hint)
+
+    def _failed_start(self) -> bytes:
+        """Return the errno of the failed execve(2) as text; empty after a successful one.
+
+        It is also empty if another process of the user stops the command before its start: waiting
+        for such a command would stop retsnoop-py, too.
+        """
+        return os.read(self._failure, 16) if _answers(self._failure, self.pid) else b""
 
     def _reap(self, options: int) -> bool:
         if self._status is None and self._terminal is not None:
@@ -416,6 +433,23 @@ class Command:
             os.killpg(self.pid, number)
         elif not _in_foreground():
             os.kill(self.pid, number)
+
+
+def _answers(pipe: int, pid: int) -> bool:
+    """Wait for data or the end of ``pipe``; return False if a signal stopped ``pid`` before."""
+    while not select.select([pipe], [], [], _POLL)[0]:
+        if _is_stopped(pid):
+            return False
+    return True
+
+
+def _is_stopped(pid: int) -> bool:
+    """Return True if a signal stopped the process; False if /proc is not mounted."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(") ")[2][:1] == "T"
 
 
 def _in_foreground() -> bool:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,17 @@ def unwatch_signals() -> None:
 def signals_seen() -> int:
     """Return the number of signals so far."""
     return lib.rsn_stop_count()
+
+
+def new_session_keyring(uid: int, gid: int) -> None:
+    """Give this process a new session keyring, which ``uid`` owns. Raises OSError.
+
+    A kernel without keyrings, and a container that denies keyctl(2) to the command as well, need
+    none.
+    """
+    result = lib.rsn_new_session_keyring(uid, gid)
+    if result < 0 and -result not in (errno.ENOSYS, errno.EPERM):
+        raise OSError(-result, os.strerror(-result), "keyctl")
 
 
 # --- the guard, and rcu_expedited -----------------------------------------------------------------

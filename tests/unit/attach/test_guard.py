@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from retsnoop_py.attach.guard import Guard, sweep
 
 #: What it writes to delete the two pairs of owner 1_2.
@@ -82,3 +84,30 @@ def test_it_puts_files_back_the_last_one_first_even_if_we_are_killed(tmp_path: P
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     wait_for(lambda: (tmp_path / "filter").read_text() == "")
     assert (tmp_path / "tracer").read_text() == "nop"
+
+
+def test_signals_do_not_end_the_wait_for_it(tmp_path: Path) -> None:
+    """A Python program has handlers of its own, which interrupt system calls."""
+    (tmp_path / "kprobe_events").write_text("")
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.0002, 0.0002)
+    try:
+        for _ in range(20):
+            guard = Guard(system_changes=False, tracefs=tmp_path, owner="1_2")
+            guard.announce(2)
+            assert guard.finish(60_000)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_file_with_a_short_name_is_no_number(tmp_path: Path) -> None:
+    """A path of two bytes and an empty text are four bytes, as a number of pairs."""
+    (tmp_path / "kprobe_events").write_text("")
+    guard = Guard(system_changes=False, tracefs=tmp_path, owner="1_2")
+    guard.announce(2)
+    guard.restore(Path("//"), "")
+    assert guard.finish()
+    assert written(tmp_path) == DELETIONS

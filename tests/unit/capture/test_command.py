@@ -340,6 +340,80 @@ def test_another_users_command_gets_no_open_files_of_its_caller(tmp_path: Path) 
     assert done.stdout.split() == ["0", "1", "2", "3"]  # 3 is the folder that ls reads
 
 
+#: Prints the keys that a command of nobody sees; this process has one in its session keyring.
+KEYS_AS_NOBODY = """
+import ctypes, platform, sys
+from retsnoop_py.capture.command import Command, find_user
+libc = ctypes.CDLL(None, use_errno=True)
+keyctl, add_key = {"x86_64": (250, 248), "aarch64": (219, 217)}[platform.machine()]
+assert libc.syscall(keyctl, 1, None) > 0, "a session keyring"
+assert libc.syscall(add_key, b"user", b"rsn-secret", b"x", 1, -3) > 0, "a key"
+print(open("/proc/keys").read(), end="")
+print("--", flush=True)
+with Command(["cat", "/proc/keys"], user=find_user("nobody")) as command:
+    command.release()
+    command.wait(lambda: False)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_another_users_command_gets_no_keys_of_its_caller() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KEYS_AS_NOBODY],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    ours, _, theirs = done.stdout.partition("--\n")
+    assert "rsn-secret" in ours
+    assert "rsn-secret" not in theirs
+    assert "_ses" in theirs
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_another_user_can_neither_stop_nor_start_a_command_that_is_held() -> None:
+    with Command(["true"], user=find_user("nobody")) as command:
+        attack = f"import os, signal; os.setresuid(*3 * [{find_user('nobody').uid}])\n"
+        for name in ("SIGSTOP", "SIGCONT", "SIGKILL"):
+            attack += f"try: os.kill({command.pid}, signal.{name})\n"
+            attack += "except PermissionError: print('denied')\n"
+        said = subprocess.check_output([sys.executable, "-S", "-c", attack], text=True)
+        assert said.split() == ["denied"] * 3
+        assert Path(f"/proc/{command.pid}/exe").readlink() == Path(sys.executable).resolve()
+        command.release()
+        command.wait(lambda: False)
+        assert command.exit_status == 0
+
+
+def test_a_command_that_is_stopped_before_it_starts_stops_only_itself() -> None:
+    with Command(["true"]) as command:
+        os.kill(command.pid, signal.SIGSTOP)
+        command.release()
+        assert not command.ended()
+        os.kill(command.pid, signal.SIGCONT)
+        command.wait(lambda: False)
+        assert command.exit_status == 0
+
+
+def test_a_command_that_is_stopped_and_never_released_is_ended() -> None:
+    with Command(["true"]) as command:
+        os.kill(command.pid, signal.SIGSTOP)
+    with pytest.raises(ProcessLookupError):
+        os.kill(command.pid, 0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_a_search_that_its_user_stops_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    monkeypatch.setattr("retsnoop_py.capture.command.resolve", stopped)
+    with pytest.raises(RetsnoopError, match="the search was killed"):
+        Command(["true"], user=find_user("nobody"))
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
 def test_a_search_that_its_user_kills_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*_: object) -> None:
