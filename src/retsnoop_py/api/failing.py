@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from retsnoop_py.cause.complaint import Evidence
 from retsnoop_py.cause.events import SystemCall
-from retsnoop_py.cause.operation import object_of
+from retsnoop_py.cause.operation import object_of, opens_to_create
 from retsnoop_py.kernel.errno import errno_name
 from retsnoop_py.package import read
 from retsnoop_py.value import Value
@@ -170,6 +170,8 @@ def ordinary(call: SystemCall, chain: Sequence[str] = ()) -> Evidence | None:
         return None
     if rule.never:
         return Evidence.NEVER
+    if rule.may_matter and opens_to_create(call):
+        return None  # a program looks for no file that it is about to create
     return Evidence.LOOKS if rule.may_matter else Evidence.ORDINARY
 
 

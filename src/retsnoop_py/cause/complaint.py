@@ -8,6 +8,7 @@ last one. The choice includes its evidence, so a reader can judge it.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +16,7 @@ from enum import Enum
 from pathlib import PurePath
 
 from retsnoop_py.cause.events import SystemCall, Witnessed
+from retsnoop_py.cause.operation import opens_to_create
 from retsnoop_py.cause.wording import Wording
 from retsnoop_py.kernel.errno import error_name
 from retsnoop_py.value import Value
@@ -273,6 +275,9 @@ def _named(call: SystemCall, text: str) -> Iterator[Evidence]:
     short = [one for one in short if len(one) > 2]
     if call.address is not None and call.address.port:
         short.append(str(call.address.port))
+    if opens_to_create(call):
+        # of a temporary file, programs report only the directory
+        short += [folder for one in names if len(folder := os.path.dirname(one)) > 1]
     if any(len(one) > 1 and _has(text, one) for one in names):
         yield Evidence.FULL_NAME
     elif any(_has(text, one) for one in short):

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from retsnoop_py.caller_path import path_of_caller
 from retsnoop_py.cause import files
-from retsnoop_py.cause.operation import object_of, path_of, show
+from retsnoop_py.cause.operation import object_of, opens_to_create, path_of, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path, shell_word
 from retsnoop_py.cause.tables import read_table
@@ -297,11 +297,7 @@ def _missing_of(scene: Scene, path: str) -> Reason | None:
 
 def _makes(scene: Scene) -> bool:
     """Return whether the call creates a file there, so a missing folder should be created."""
-    name, arguments = scene.call.name, scene.call.arguments
-    at = {"open": 1, "openat": 2}.get(name)
-    if at is not None:
-        return bool(arguments[at] & os.O_CREAT)
-    return name.startswith(_MAKE)
+    return opens_to_create(scene.call) or scene.call.name.startswith(_MAKE)
 
 
 def is_no_directory(scene: Scene) -> Reason | None:

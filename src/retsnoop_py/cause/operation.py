@@ -12,7 +12,15 @@ from socket import AF_UNIX
 from retsnoop_py.cause.events import Place, SystemCall
 from retsnoop_py.cause.shell import shell_word
 
-__all__ = ["MOUNT_CHANGES", "described", "object_of", "operation", "path_of", "show"]
+__all__ = [
+    "MOUNT_CHANGES",
+    "described",
+    "object_of",
+    "opens_to_create",
+    "operation",
+    "path_of",
+    "show",
+]
 
 #: The operation by a pattern of the call's name. {0}, {1}: its texts, {a}: its address, {f}: the
 #: file of its first descriptor, {s}: the signal and its receiver, {r}: what fallocate(2) does.
@@ -248,6 +256,12 @@ def show(text: str) -> str:
     if text and text.isprintable() and not any(one.isspace() for one in text):
         return text
     return repr(text) if text.isprintable() else shell_word(text)
+
+
+def opens_to_create(call: SystemCall) -> bool:
+    """Return whether the call is an open(2) that creates the file if it does not exist."""
+    at = {"open": 1, "openat": 2}.get(call.name)
+    return call.name == "creat" or (at is not None and bool(call.arguments[at] & os.O_CREAT))
 
 
 def object_of(call: SystemCall) -> str:

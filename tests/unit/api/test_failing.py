@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,7 @@ from retsnoop_py.cause.events import SystemCall
 from retsnoop_py.errors import InputError, UsageError
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.settings import OutputFormat, Settings, ViewSettings
+from retsnoop_py.value import replace
 
 
 def call(function: str, error: str | None) -> Any:
@@ -123,6 +125,9 @@ def test_what_programs_try_anyway() -> None:
     looked_for = made("openat", "ENOENT", 0, path="/usr/share/locale/de/LC_MESSAGES/sed.mo")
     assert ordinary(looked_for) is Evidence.ORDINARY
     assert ordinary(made("openat", "ENOENT", 0, path="/etc/my.conf")) is Evidence.LOOKS
+    created = made("openat", "ENOENT", 0, path="/none/x")
+    created = replace(created, arguments=(0, 0, os.O_CREAT, 0, 0, 0))
+    assert ordinary(created) is None
     assert ordinary(made("getpeername", "ENOTSOCK", 0)) is Evidence.NEVER
     assert ordinary(made("openat", "EACCES", 0, path="/etc/shadow")) is None
     assert ordinary(made("stat", "ENOENT", 0, path="/x")) is Evidence.LOOKS

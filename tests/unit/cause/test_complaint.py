@@ -75,6 +75,19 @@ def test_of_calls_with_the_same_error_the_named_one() -> None:
     assert best(Witnessed(calls, (wrote(4, text),))).call is calls[0]
 
 
+def test_of_a_temporary_file_the_directory_is_named() -> None:
+    """``sort -T /srv/none`` writes no name of the file that it could not create."""
+    made = replace(
+        call(1, "openat", errno.ENOENT, "/srv/none/sortXbY"), arguments=(0, 0, os.O_CREAT, 0, 0, 0)
+    )
+    other = call(2, "openat", errno.ENOENT, "/srv/none/tool.conf")
+    text = "sort: cannot create temporary file in '/srv/none': No such file or directory\n"
+    found = best(Witnessed((made, other), (wrote(3, text),)))
+    assert found.call is made
+    assert Evidence.SHORT_NAME in found.evidence
+    assert found.is_reported
+
+
 def test_a_name_that_goes_on_is_another_name() -> None:
     """gcc -o /tmp/h /tmp/h.c looks for /tmp/h; its message is about a header that h.c includes."""
     output = call(10, "readlink", errno.ENOENT, "/tmp/h")
