@@ -22,8 +22,7 @@ CLASSES = {"DwarfImage", "BpfObject"}
 #: Other files that they open, by file and function, and why no input chooses the path.
 ALLOWED = {
     ("cause/bpf_programs.py", "_name"): "the kernel's symbols",
-    ("cause/busy.py", "_read"): "/proc, /sys/block and cgroup.procs of a cgroup",
-    ("cause/cgroups.py", "_read"): "files of a cgroup, and lists of CPUs",
+    ("cause/busy.py", "_read"): "/proc and /sys/block",
     ("cause/file_systems.py", "write_protected"): "/sys/dev/block, by a device number",
     ("cause/files.py", "attributes"): "a directory, which neither blocks nor acts",
     ("cause/files.py", "mounts"): "/proc/self/mountinfo",

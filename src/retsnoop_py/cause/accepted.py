@@ -8,7 +8,6 @@ accepted values; for others this module has a table (Documentation/filesystems/p
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -17,8 +16,7 @@ from retsnoop_py.cause.modules import has_module
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path, shell_word
-from retsnoop_py.errors import DataError
-from retsnoop_py.foreign_path import open_file
+from retsnoop_py.foreign_path import read_of_kernel
 from retsnoop_py.kernel.errno import errno_name
 
 __all__ = ["bad_value"]
@@ -26,8 +24,6 @@ __all__ = ["bad_value"]
 _SETTINGS = "/proc/sys/"
 #: Maximum characters of a shown value.
 _SHOWN = 60
-#: Maximum bytes that are read from a file.
-_MOST_BYTES = 4096
 #: The accepted values of a file, by path.
 _TAKES = (
     ("/proc/*/oom_score_adj", "a number from -1000 to 1000"),
@@ -66,7 +62,7 @@ def bad_value(scene: Scene) -> Reason | None:
         what, kind = f"The setting {show(path[len(_SETTINGS) :].replace('/', '.'))}", "sysctl"
     else:
         what, kind = f"The file {show(path)}", "out-of-range"
-    value = _read(path) if kind == "sysctl" else ""
+    value = read_of_kernel(path) if kind == "sysctl" else ""
     is_now = f" Its value is {value} now." if value and len(value) < _SHOWN else ""
     bounds = state.bounds if state is not None else None
     if bounds is not None and bounds != (None, None):
@@ -91,7 +87,7 @@ def bad_value(scene: Scene) -> Reason | None:
 
 def _of_file(path: str, text: str) -> Reason:
     """Return the reason for a file whose accepted values are unknown."""
-    value = _read(path)
+    value = read_of_kernel(path)
     is_now = f" It has {show(value)} now." if value and len(value) < _SHOWN else ""
     return Reason(
         "out-of-range",
@@ -115,12 +111,6 @@ def _of_module(path: str, name: str) -> Reason:
     return Reason("sysctl", text, advice)
 
 
-def _read(path: str) -> str:
-    with suppress(OSError, DataError), open_file(path) as file:
-        return " ".join(file.read(_MOST_BYTES).decode(errors="replace").split())
-    return ""
-
-
 def _numbers(low: int | None, high: int | None) -> str:
     """Return the accepted numbers of a setting as text."""
     if low is not None and high is not None:
@@ -131,7 +121,7 @@ def _numbers(low: int | None, high: int | None) -> str:
 def _listed(path: str) -> str:
     """Return the accepted words of a file from its own or a neighbour's list; "" without a list."""
     beside = next((one for pattern, one in _LISTED if fnmatchcase(path, pattern)), None)
-    text = _read(str(Path(path).with_name(beside)) if beside else path)
+    text = read_of_kernel(str(Path(path).with_name(beside)) if beside else path)
     if beside is None and not (path.startswith("/sys/") and _CHOSEN.fullmatch(text)):
         return ""
     words = re.sub(r"[\[\]]", "", text).split()

@@ -12,6 +12,7 @@ from retsnoop_py.cause.operation import path_of, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.search import SECONDS
 from retsnoop_py.cause.shell import shell_path, shell_word
+from retsnoop_py.foreign_path import read_of_kernel
 from retsnoop_py.kernel.errno import errno_name
 
 __all__ = ["busy", "module_in_use", "no_swap_space", "swap_file"]
@@ -194,7 +195,7 @@ def _cgroup(path: str) -> Reason | None:
             f"The cgroup {show(path)} has cgroups below it: {', '.join(below[:5])}.",
             f"remove these first: rmdir {shell_path(f'{path}/{below[0]}')}",
         )
-    pids = _read(folder / "cgroup.procs").split()
+    pids = read_of_kernel(folder / "cgroup.procs").split()
     if not pids:
         return None
     return _busy(

@@ -12,6 +12,7 @@ from retsnoop_py.cause.limits import cgroup_folder
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path, shell_word
+from retsnoop_py.foreign_path import read_of_kernel
 from retsnoop_py.kernel.errno import errno_name
 
 __all__ = ["cpus", "no_file", "rejected_write"]
@@ -70,12 +71,12 @@ def rejected_write(scene: Scene) -> Reason | None:
     if name == "cpuset.cpus" and error in _REJECTED:
         return _reason(
             f"{name} of the cgroup {shown} takes a list of CPUs such as 0-1,3. This machine has "
-            f"the CPUs {_read(_POSSIBLE)}.",
-            f"write CPUs of {_read(_POSSIBLE)}",
+            f"the CPUs {read_of_kernel(_POSSIBLE)}.",
+            f"write CPUs of {read_of_kernel(_POSSIBLE)}",
         )
     if name in _RANGES and error in _REJECTED:
         text = f"{name} of the cgroup {shown} takes {_RANGES[name]}."
-        return _reason(text, f"write such a value; the file has {_read(Path(path))} now")
+        return _reason(text, f"write such a value; the file has {read_of_kernel(Path(path))} now")
     return None
 
 
@@ -98,7 +99,7 @@ def no_file(scene: Scene) -> Reason | None:
             (f"use {successor} instead (its values differ)",),
         )
     controller = name.partition(".")[0]
-    if shown == "/" and controller in _read(folder / "cgroup.controllers").split():
+    if shown == "/" and controller in read_of_kernel(folder / "cgroup.controllers").split():
         advice = "the root cgroup has no limits: create a cgroup below it, and set them there"
     elif commands := _enables(controller, Path(mount.point), folder):
         text += f" The controller {controller} is not enabled for it."
@@ -111,19 +112,19 @@ def no_file(scene: Scene) -> Reason | None:
 def _enables(controller: str, top: Path, folder: Path) -> str:
     """The commands that enable a controller for a cgroup, from the root on; "" without any."""
     above = [one for one in reversed(folder.parents) if one == top or top in one.parents]
-    if not above or controller not in _read(above[0] / "cgroup.controllers").split():
+    if not above or controller not in read_of_kernel(above[0] / "cgroup.controllers").split():
         return ""
     files_of_it = [one / "cgroup.subtree_control" for one in above]
     return "; ".join(
         f"echo +{shell_word(controller)} >{shell_path(str(one))}"
         for one in files_of_it
-        if controller not in _read(one).split()
+        if controller not in read_of_kernel(one).split()
     )
 
 
 def _controllers(folder: Path, shown: str, error: str) -> Reason | None:
-    if error == "EBUSY" and _read(folder / "cgroup.procs"):
-        count = len(_read(folder / "cgroup.procs").split())
+    if error == "EBUSY" and read_of_kernel(folder / "cgroup.procs"):
+        count = len(read_of_kernel(folder / "cgroup.procs").split())
         leaf = shell_path(str(folder / "leaf"))
         return _reason(
             f"The cgroup {shown} has processes of its own ({count}). Controllers can only be "
@@ -131,7 +132,7 @@ def _controllers(folder: Path, shown: str, error: str) -> Reason | None:
             f"move its processes to a cgroup below: mkdir {leaf}; echo PID >{leaf}/cgroup.procs",
         )
     if error in ("ENOENT", "EINVAL"):
-        there = _read(folder / "cgroup.controllers")
+        there = read_of_kernel(folder / "cgroup.controllers")
         if shown == "/":
             return _reason(
                 f"The root cgroup has only these controllers: {there or 'none'}.",
@@ -149,7 +150,7 @@ def _controllers(folder: Path, shown: str, error: str) -> Reason | None:
 
 
 def _members(folder: Path, shown: str, error: str) -> Reason | None:
-    enabled = _read(folder / "cgroup.subtree_control")
+    enabled = read_of_kernel(folder / "cgroup.subtree_control")
     if error == "EBUSY" and enabled:
         return _reason(
             f"The cgroup {shown} has controllers enabled for the cgroups below it ({enabled}), so "
@@ -157,7 +158,7 @@ def _members(folder: Path, shown: str, error: str) -> Reason | None:
             "move the process into a cgroup below it",
         )
     if error == "EOPNOTSUPP":
-        kind = _read(folder / "cgroup.type")
+        kind = read_of_kernel(folder / "cgroup.type")
         return _reason(
             f"The cgroup {shown} has the type '{kind}', which takes no processes.",
             f"echo threaded >{shell_path(str(folder / 'cgroup.type'))}, or use another cgroup",
@@ -177,12 +178,12 @@ def cpus(scene: Scene) -> Reason | None:
             folder = None
             break
         folder = folder.parent
-    allowed = _read(folder / "cpuset.cpus.effective") if folder is not None else ""
-    if not allowed or allowed == _read(_ONLINE):
+    allowed = read_of_kernel(folder / "cpuset.cpus.effective") if folder is not None else ""
+    if not allowed or allowed == read_of_kernel(_ONLINE):
         return _reason(
             "None of the CPUs in the mask is online and allowed for this process. The machine has "
-            f"the CPUs {_read(_ONLINE)}.",
-            f"choose CPUs of {_read(_ONLINE)}",
+            f"the CPUs {read_of_kernel(_ONLINE)}.",
+            f"choose CPUs of {read_of_kernel(_ONLINE)}",
         )
     return _reason(
         f"None of the CPUs in the mask is one that the cgroup {show(str(folder))} may use: its "
@@ -193,10 +194,3 @@ def cpus(scene: Scene) -> Reason | None:
 
 def _reason(text: str, *advice: str) -> Reason:
     return Reason("cgroup", text, advice)
-
-
-def _read(path: Path) -> str:
-    try:
-        return " ".join(path.read_text(errors="replace").split())
-    except OSError:
-        return ""

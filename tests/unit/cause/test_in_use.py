@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 from tests.unit.cause.test_refused import failed, found
 
+from retsnoop_py import foreign_path
 from retsnoop_py.cause import (
     bpf_programs,
     busy,
@@ -43,6 +45,12 @@ def stopped(tmp_path: Path) -> Iterator[int]:
     yield pid
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
+
+
+@pytest.fixture(autouse=True)
+def _folders_play_cgroups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of a test are settings; ``tests/unit/test_foreign_path.py`` tests what is one."""
+    monkeypatch.setattr(foreign_path, "_is_setting", lambda fd: stat.S_ISREG(os.fstat(fd).st_mode))
 
 
 def test_a_process_by_its_directory_and_by_its_file(tmp_path: Path, stopped: int) -> None:
