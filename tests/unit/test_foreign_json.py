@@ -17,7 +17,9 @@ from retsnoop_py.foreign_json import decode, encode, encode_msgpack
 from retsnoop_py.libbpf.object import OBJECTS
 from retsnoop_py.load import guests
 from retsnoop_py.load.outcome import read_baseline
+from retsnoop_py.model.session import RunResult
 from retsnoop_py.package import program
+from retsnoop_py.render.palette import Palette
 
 PACKAGE = Path(retsnoop_py.__file__).parent
 DAMAGED = [
@@ -156,3 +158,47 @@ def test_a_command_with_a_name_that_is_not_utf8_is_no_bug(words: list[str], tmp_
         assert line.isprintable()
     if done.stdout:
         msgspec.json.Decoder(dict).decode_lines(done.stdout.replace(b"\n", b" "))
+
+
+def load_line(name: str) -> bytes:
+    return b'{"version":1,"kernel":"k","object":"o","kind":"map","verdict":"ok","name":"%s"}\n' % (
+        name.encode()
+    )
+
+
+@pytest.mark.parametrize(
+    ("out", "kept"),
+    [
+        (b"".join(load_line(f"m{number}") for number in range(20_002)), 20_000),
+        (load_line("a") + load_line("b" * 1001) + load_line("c"), 1),
+    ],
+    ids=["many", "long"],
+)
+def test_results_without_end_of_a_guest_are_left_and_reported(out: bytes, kept: int) -> None:
+    """256 MiB of short lines took 2 GB of memory and a minute, and then a row for each."""
+    *results, last = guests._results("6.12", "6.12.1", out)
+    assert len(results) == kept
+    assert (last.kind, last.verdict) == ("kernel", "unbooted")
+    assert last.explanation is not None
+    assert "All later results are missing" in last.explanation.reason
+    again = guests._results("6.12", "6.12.1", load_line("a") * 20_002)
+    assert [one.name for one in again] == ["a"]
+
+
+def test_a_table_of_runs_is_short_whatever_a_guest_sends() -> None:
+    one = RunResult(
+        1,
+        "failed",
+        2,
+        on="6.12",
+        kernel="6.12.1",
+        sessions={f"E{number}{'x' * 9000}": 1 for number in range(1000)},
+        lost={f"l\x1b{number}{'x' * 9000}": 1 for number in range(1000)},
+        why=tuple(f"{number}\x1b{'y' * 9000}" for number in range(1000)),
+    )
+    text = "\n".join(on.run_lines([one], Palette()))
+    assert len(text) < 150_000
+    assert "\x1b" not in text
+    assert "996 more errors" in text
+    assert "996 more counters" in text
+    assert "950 more reasons" in text

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from enum import IntEnum
 from errno import EINPROGRESS
+from itertools import islice
 from pathlib import Path
 from signal import SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU
 from socket import AF_NETLINK
@@ -126,8 +127,10 @@ _STOPS = (SIGSTOP, SIGTSTP, SIGTTIN, SIGTTOU)
 #: Values in the process tree: the command, which has retsnoop-py's root directory, and other
 #: processes.
 _COMMAND, _OTHER = b"\2", b"\1"
-#: Maximum numbers of calls and texts; the newest are kept.
-_KEPT_CALLS, _KEPT_TEXTS = 20_000, 20_000
+#: Maximum numbers of calls (also of ends and signals), texts and processes; the newest are kept.
+_KEPT_CALLS, _KEPT_TEXTS, _KEPT_PROCESSES = 20_000, 20_000, 100_000
+#: Number of earlier failures that are compared with one asynchronous error.
+_SEARCHED = 1000
 #: Maximum number of calls that are kept by thread.
 _MOST_BY_THREAD = 50_000
 
@@ -362,6 +365,17 @@ def _action(call: Syscall) -> int:
     return found | (_DO_SUCCESS if call.name == "socket" else 0)
 
 
+def _keep(table: dict[int, int], number: int, value: int) -> None:
+    """Set the value of a process as the newest; forget the oldest if there are many.
+
+    A command can start processes without end.
+    """
+    table.pop(number, None)
+    table[number] = value
+    if len(table) > _KEPT_PROCESSES:
+        del table[next(iter(table))]
+
+
 class CallsByThread:
     """Failed system calls, found by thread and by a time inside the call.
 
@@ -421,8 +435,8 @@ class Decoder:
         self._calls = system_calls(machine)
         self._failed: deque[SystemCall] = deque(maxlen=_KEPT_CALLS)
         self._written: deque[Written] = deque(maxlen=_KEPT_TEXTS)
-        self._ends: list[Ended] = []
-        self._signals: list[Signalled] = []
+        self._ends: deque[Ended] = deque(maxlen=_KEPT_CALLS)
+        self._signals: deque[Signalled] = deque(maxlen=_KEPT_CALLS)
         self._parents: dict[int, int] = {}
         self._victims: dict[int, int] = {}
         self._denied: deque[Denied] = deque(maxlen=_KEPT_CALLS)
@@ -474,7 +488,7 @@ class Decoder:
                 text = rest[: event.bytes].decode(errors="replace")
                 self._written.append(Written(event.time, event.tid, pid, event.number, text))
             case Kind.FORK:
-                self._parents[event.number] = pid
+                _keep(self._parents, event.number, pid)
                 self.living.add(event.number)
             case Kind.EXIT:
                 self.living.discard(pid)
@@ -487,7 +501,7 @@ class Decoder:
                 arguments = (event.time, pid, event.number, code, event.arg1, event.arg2, sender)
                 self._signals.append(Signalled(*arguments, fault))
             case Kind.OOM:
-                self._victims[pid] = event.arg0
+                _keep(self._victims, pid, event.arg0)
             case Kind.REQUEST:
                 self._request(event, rest)
             case Kind.DENIED:
@@ -510,7 +524,7 @@ class Decoder:
             deferred=Deferred.SOCKET_ERROR,
             is_filtered=False,
         )
-        for one in reversed(self._failed):
+        for one in islice(reversed(self._failed), _SEARCHED):
             is_of_socket = (one.pid, one.arguments[0]) == (call.pid, call.arguments[0])
             if is_of_socket and one.error == EINPROGRESS:
                 begun = one.name, one.arguments, one.address

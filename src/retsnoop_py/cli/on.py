@@ -34,8 +34,10 @@ if TYPE_CHECKING:
 
 
 _TITLES = ("kernel", "release", "failing sessions", "lost", "CMD", "verdict")
-#: Maximum number of errors that a cell names; other errors are counted.
+#: Maximum number of names in a cell; others are counted. A guest may send any names.
 _MOST = 4
+#: Characters of a name in a cell, number of reasons below a row, characters of a reason.
+_LONGEST, _MOST_REASONS, _LONGEST_REASON = 40, 50, 2000
 
 
 def run_lines(results: Sequence[RunResult], palette: Palette) -> Iterator[str]:
@@ -47,20 +49,29 @@ def run_lines(results: Sequence[RunResult], palette: Palette) -> Iterator[str]:
         colour = palette.good if result.verdict == "ok" else palette.error
         before = _joined(row[:-1], widths[:-1], cut=False)
         yield f"{before}  {paint(row[-1], colour)}".rstrip()
-        for line in result.why:
-            yield f"{'':{widths[0]}}  {printable(line)}"
+        for line in _few(list(result.why), "reasons", _MOST_REASONS):
+            yield f"{'':{widths[0]}}  {_cut(printable(line), _LONGEST_REASON)}"
+
+
+def _few(texts: list[str], what: str, most: int = _MOST) -> list[str]:
+    """Return the first texts, and the number of the others."""
+    others = len(texts) - most
+    return [*texts[:most], f"{others} more {what}"] if others > 0 else texts
+
+
+def _cut(text: str, longest: int = _LONGEST) -> str:
+    return text if len(text) <= longest else f"{text[: longest - 3]}..."
 
 
 def _cells(one: RunResult) -> tuple[str, ...]:
-    told = [f"{count} {name}" for name, count in one.sessions.items()]
-    if len(told) > _MOST:
-        told[_MOST:] = [f"{len(told) - _MOST} more errors"]
+    told = _few([f"{count} {_cut(name)}" for name, count in one.sessions.items()], "errors")
+    lost = _few([f"{_cut(name)} {count}" for name, count in one.lost.items()], "counters")
     ended = one.verdict not in ("error", "crashed", "unbooted", "timeout")
     return (
         one.on,
         one.kernel or "-",
         ", ".join(told) or ("none" if ended else "-"),
-        ", ".join(f"{name} {count}" for name, count in one.lost.items()) or "-",
+        ", ".join(lost) or "-",
         "-" if one.command_status is None else str(one.command_status),
         one.verdict,
     )

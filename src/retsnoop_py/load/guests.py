@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 import msgspec
 
@@ -18,6 +18,9 @@ __all__ = ["load_in_guests"]
 
 #: Number of console lines that show why a kernel crashed.
 _CONSOLE = 12
+#: Results of one kernel, and characters of a name. The kernel's own tests have 4,000 parts; a C
+#: compiler's names have less than 500 characters.
+_MOST_RESULTS, _LONGEST_NAME = 20_000, 1000
 
 
 def load_in_guests(
@@ -58,31 +61,53 @@ def _decoded(name: str, release: str, out: bytes, err: str, status: int) -> list
             "Environment: The tool failed in the guest",
             f"retsnoop-py ended with {status} there: {err.strip()[-600:] or 'it said nothing'}",
         )
-        results.append(
-            LoadResult(
-                VERSION,
-                name,
-                "",
-                "kernel",
-                "unbooted",
-                release=release,
-                reason="tool",
-                explanation=why,
-            )
-        )
+        results.append(_unbooted(name, release, why))
     return results
 
 
 def _results(name: str, release: str, out: bytes) -> list[LoadResult]:
     decoder = msgspec.json.Decoder(LoadResult)
     found: dict[tuple[str, ...], LoadResult] = {}
-    for line in out.splitlines():
+    for line in _lines(out):
         try:
             result = msgspec.structs.replace(decode(decoder, line), kernel=name, release=release)
         except DataError:
             continue  # the last line of a guest that crashed
+        if max(map(len, result.part)) > _LONGEST_NAME or (
+            len(found) == _MOST_RESULTS and result.part not in found
+        ):
+            flood = Explanation(
+                "tool",
+                "Environment: The guest sent impossible results",
+                f"The guest sent more than {_MOST_RESULTS} results, or a name of more than"
+                f" {_LONGEST_NAME} characters. All later results are missing.",
+            )
+            return [*found.values(), _unbooted(name, release, flood)]
         found[result.part] = result  # a repeated result has more information
     return list(found.values())
+
+
+def _lines(out: bytes) -> Iterator[bytes]:
+    """Yield the lines one by one: a list of millions of short lines would fill the memory."""
+    begin = 0
+    while begin < len(out):
+        end = out.find(b"\n", begin)
+        end = len(out) if end < 0 else end
+        yield out[begin:end]
+        begin = end + 1
+
+
+def _unbooted(name: str, release: str, why: Explanation) -> LoadResult:
+    return LoadResult(
+        VERSION,
+        name,
+        "",
+        "kernel",
+        "unbooted",
+        release=release,
+        reason="tool",
+        explanation=why,
+    )
 
 
 def _broken_off(name: str, release: str, verdict: str, error: VmError) -> list[LoadResult]:

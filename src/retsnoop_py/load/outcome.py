@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import fnmatch
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -126,16 +127,16 @@ def expected(results: Sequence[LoadResult], wanted: Sequence[Expectation], path:
 
 def short_names(results: Sequence[LoadResult]) -> dict[str, str]:
     """Return a short name for each object: its file name, with folders if not unique."""
-    paths = list(dict.fromkeys(one.object for one in results))
-    found = {}
-    for path in paths:
-        parts = Path(path).parts
-        others = [Path(one).parts for one in paths if one != path]
-        count = 1
-        while count < len(parts) and any(one[-count:] == parts[-count:] for one in others):
-            count += 1
-        found[path] = "/".join(parts[-count:])
-    return found
+    left = {one.object: Path(one.object).parts for one in results}
+    tails, found, count = dict(left), {}, 0
+    while left:
+        count += 1
+        uses = Counter(parts[-count:] for parts in tails.values())
+        for path, parts in list(left.items()):
+            if uses[parts[-count:]] == 1 or count >= len(parts):
+                found[path] = "/".join(parts[-count:])
+                del left[path]
+    return {path: found[path] for path in tails}
 
 
 def label(result: LoadResult) -> str:

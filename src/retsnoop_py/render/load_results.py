@@ -60,8 +60,9 @@ def matrix_rows(
     rows: list[Row] = []
     if not cells:
         rows.append(("", "", tuple(lost.get(kernel, "-") for kernel in kernels)))
-    order, names = list(dict.fromkeys(key[0] for key in cells)), short_names(results)
-    for key in sorted(cells, key=lambda one: order.index(one[0])):
+    order = {name: at for at, name in enumerate(dict.fromkeys(key[0] for key in cells))}
+    names = short_names(results)
+    for key in sorted(cells, key=lambda one: order[one[0]]):
         name, kind, part, shape = key
         label = f"{kind} {part}".strip() + (f" [{shape}]" if shape else "")
         found = cells[key]

@@ -154,6 +154,28 @@ def test_the_last_signal_that_stopped_a_process() -> None:
     assert decoder.stop_of(8) is None
 
 
+def test_floods_of_processes_and_signals_keep_the_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that forks, or signals itself, without end filled the memory of ``why``."""
+    monkeypatch.setattr(witness, "_KEPT_CALLS", 10)
+    monkeypatch.setattr(witness, "_KEPT_PROCESSES", 10)
+    decoder = Decoder("x86_64")
+    for one in range(100):
+        decoder.feed(
+            record(Kind.FORK, number=one)
+            + record(Kind.SIGNAL, number=10, arg2=one, time=one)
+            + record(Kind.OOM, tgid=one, arg0=1)
+            + record(Kind.EXIT, tgid=one, time=one)
+        )
+    decoder.feed(record(Kind.FORK, number=95))
+    found = decoder.found(0)
+    newest = list(range(90, 100))
+    assert [one.pid for one in found.ends] == newest
+    assert [one.time for one in found.signals] == newest
+    assert list(found.victims) == newest
+    assert sorted(found.parents) == newest
+    assert list(found.parents)[-1] == 95
+
+
 def test_who_killed_it() -> None:
     decoder = Decoder("x86_64")
     decoder.feed(

@@ -182,3 +182,14 @@ def test_text_of_an_object_cannot_forge_a_line() -> None:
         lines = list(explanation_lines(shown, Palette()))
         assert all(line.isprintable() for line in lines), lines
         assert not any(line.startswith("::error") for line in lines)
+
+
+def test_short_names_of_many_objects() -> None:
+    """A guest chooses the names; each name was compared with all others."""
+    results = [
+        msgspec.structs.replace(RESULTS[0], object=f"/x/{number}/same.o")
+        for number in range(20_000)
+    ]
+    names = short_names(results)
+    assert names["/x/7/same.o"] == "7/same.o"
+    assert len(set(names.values())) == len(results)
