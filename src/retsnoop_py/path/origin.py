@@ -6,7 +6,7 @@ The result's node (:mod:`retsnoop_py.path.values`) contains the place where the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -115,6 +115,7 @@ def origin_of(
         kept = (chooser, node)
         if not is_settled(picked) and not _keeps_older(graph, way, run, kept, failure):
             choice = picked
+    node = _without_mask(graph, way, run, node, failure)
     at = _block_of(way, run, node)
     ways = len(graph.before[at]) if at is not None else 1
     made, callee = Made.UNKNOWN, None
@@ -132,7 +133,7 @@ def origin_of(
             made = Made.ARGUMENT
         case "op" | "cond":
             made = Made.COMPUTED
-            choice = _computed(node, failure.result) or choice
+            choice = _computed(node, failure.result, _zeros(graph, way, run)) or choice
     return Returned(made, node.at, node.step, node, callee, ways, is_either), choice
 
 
@@ -143,6 +144,29 @@ def _unmasked(node: Node, failure: Failure) -> Node:
         if node.args[1].value & whole != whole:
             break
         node = node.args[0]
+    return node
+
+
+def _without_mask(graph: Graph, way: Way, run: Run, node: Node, failure: Failure) -> Node:
+    """Return the failure that ``failure | -test`` kept, because the test did not hold.
+
+    This applies if the register may hold another value on other paths: an earlier condition
+    selected the failure.
+    """
+    index = _block_of(way, run, node)
+    if index is None or node.kind != "op" or node.name != "|":
+        return node
+    insns = [one for one in graph.blocks[index].insns if one.address == node.at]
+    steps = [step for one in insns for step in one.steps if step.op == "or"]
+    if len(steps) != 1:
+        return node
+    for kept, arm in zip(node.args, steps[0].operands[-2:], strict=False):
+        if kept.kind != "const" or not failure.is_it(kept.value) or not isinstance(arm, Reg):
+            continue
+        held = Holders(graph.machine, frozenset((arm.name,)), 0, None)
+        found = failures_at(graph, held, index, node.at, failure)
+        if found is None or len(found) > 1:
+            return kept
     return node
 
 
@@ -366,9 +390,29 @@ def _is_alike(node: Node, failure: Failure) -> bool:
     return node.kind == "const" and failure.is_alike(node.value)
 
 
-def _computed(node: Node, result: int) -> Decided | None:
-    """Return the last comparison from which a result was computed without a jump, or None."""
-    tests = [_test(one, held) for one, held in outcomes(node, result) or []]
+def _zeros(graph: Graph, way: Way, run: Run) -> list[Node]:
+    """Return the values that jumps found to be 0."""
+    found = []
+    for moment in run.moments:
+        flags, condition = moment.flags, moment.insn.condition
+        if moment.insn.flow is not Flow.BRANCH or flags is None or not with_zero(flags):
+            continue
+        held = condition if went(graph, way, moment) else OPPOSITE.get(condition)
+        found += [flags.left] if held == "e" and flags.size >= INT else []
+    return found
+
+
+def _computed(node: Node, result: int, zeros: Sequence[Node]) -> Decided | None:
+    """Return the last comparison from which a result was computed without a jump, or None.
+
+    A jump settled the bits of ``zeros``.
+    """
+    bits = [
+        (one, held)
+        for one, held in outcomes(node, result) or []
+        if not (is_bit(one) and any(one.args[0] is zero for zero in zeros))
+    ]
+    tests = [_test(one, held) for one, held in bits]
     tests = [one for one in tests if not is_settled(one)]
     if not tests:
         return None

@@ -14,7 +14,7 @@ FUNCTIONS = 60
 MOST_WRONG, LEAST_RIGHT = 0.007, 0.93
 
 
-@pytest.mark.parametrize("seed", [1, 7])
+@pytest.mark.parametrize("seed", [1, 7, 307])
 def test_conditions_are_those_of_the_source(seed: int, tmp_path: Path) -> None:
     found = measure(seed, FUNCTIONS, CONFIGS, tmp_path)
     grades = [one.grade for one in found]
