@@ -2,7 +2,7 @@
 """Work on a user's settings that can take for ever: TOML, and a regular expression of the user.
 
 Under ``sudo -E`` the settings are another user's. One key of a million parts keeps Python's TOML
-parser busy for very long, and a pattern such as ``(a+)+b`` for ever. A child without privileges does
+parser busy very long, and a pattern such as ``(a+)+b`` for ever. A child without privileges does
 this work, and it has a time limit.
 """
 

@@ -418,7 +418,8 @@ def _compiled(arch: Architecture, script: Path, sysroot: Path) -> Path:
             _say(arch, "compiling the extensions")
 
     argv = [*python(), str(script), "native", "--arch", arch.machine]
-    done = run_tool([*argv, "--sysroot", str(sysroot)], tick=tick)
+    # the build names its sources from the checkout on
+    done = run_tool([*argv, "--sysroot", str(sysroot)], cwd=script.parent, tick=tick)
     if done.returncode:
         raise UnavailableError(
             f"the extensions cannot be compiled for {arch.name}: {done.stderr.strip()}",

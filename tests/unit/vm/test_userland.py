@@ -291,3 +291,13 @@ def test_a_damaged_wheel_is_refused_and_nothing_stays(
         userland._unpacked_wheel(OTHER, userland._wheel(OTHER))
     home = dist.parent / "cache/retsnoop-py/userlands"
     assert not [path for path in home.iterdir() if path.is_dir()]
+
+
+def test_the_extensions_are_compiled_in_the_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tools run in /, and the build names its sources from the checkout on."""
+    script = tmp_path / "build.py"
+    script.write_text("import os; print(os.getcwd())")
+    monkeypatch.setattr(userland, "python", lambda: (sys.executable,))
+    assert userland._compiled(ARCHITECTURES["arm64"], script, tmp_path) == tmp_path
