@@ -335,7 +335,9 @@ def _reason_of_link(
         advice = "ip netns list shows network namespaces with names: ip link set NAME netns NAME"
         return Reason("not-found", text, (advice,), is_seen_later=False)
     if error == "EOPNOTSUPP" and request.type & 3 == _DELETED:
-        text = f"The network interface {show(name)} is not one that can be removed."
+        what = name or _interface(scene.call, found)
+        text = f"The network interface {show(what)}" if what else "This network interface"
+        text += " is not one that can be removed."
         advice = "set it down instead: ip link set NAME down"
         return Reason("unsupported", text, (advice,), is_seen_later=False)
     return _no_setting(request, found) if error == "EOPNOTSUPP" else None

@@ -109,6 +109,8 @@ def test_a_pair_of_interfaces_names_the_end_that_exists() -> None:
 def test_the_loopback_interface_stays_and_is_no_port() -> None:
     gone = refused(errno.EOPNOTSUPP, NEWLINK + 1, 16, attribute(3, b"lo\0"))
     assert reason(gone).text == "The network interface lo is not one that can be removed."
+    by_index = of(errno.EOPNOTSUPP, NEWLINK + 1, b"\0\0\0\0\1\0\0\0" + bytes(8))
+    assert reason(by_index).text == reason(gone).text
     head = b"\0\0\0\0\1\0\0\0" + bytes(8)
     no_bridge = of(errno.EINVAL, NEWLINK, head, attribute(10, pack("=I", 1)))
     assert reason_of(Scene(no_bridge, Witnessed((no_bridge,)), Identity(0, 0))) is None
