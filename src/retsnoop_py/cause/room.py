@@ -34,26 +34,10 @@ _SIZED = ("tmpfs", "ramfs", "hugetlbfs")
 def no_space(scene: Scene) -> Reason | None:
     """The file system has no room, or no inodes (ENOSPC)."""
     path = scene.target
+    device = _device(path) if path else None
     mount = files.mount_of(path) if path else None
-    if path is None or mount is None:
-        return None
-    if _is_full_device(path):
-        return Reason(
-            "special-file",
-            f"{show(path)} is the device that is always full: each write to it fails with ENOSPC.",
-            ("write to another file",),
-            is_seen_later=False,
-        )
-    if _is_block_device(path):
-        device = shell_path(path)
-        return Reason(
-            "space",
-            f"{show(path)} is a device, and the command wrote up to its end.",
-            (
-                f"write less (dd: count=N): blockdev --getsize64 {device} shows its bytes",
-                "or use a larger device. dd without count always ends this way",
-            ),
-        )
+    if device is not None or mount is None:
+        return device
     try:
         there = os.statvfs(mount.point)
     except OSError:
@@ -99,11 +83,28 @@ def no_space(scene: Scene) -> Reason | None:
     )
 
 
-def _is_block_device(path: str) -> bool:
+def _device(path: str) -> Reason | None:
+    """Return the reason for /dev/full, and for a write to the end of a block device."""
+    if _is_full_device(path):
+        return Reason(
+            "special-file",
+            f"{show(path)} is the device that is always full: each write to it fails with ENOSPC.",
+            ("write to another file",),
+            is_seen_later=False,
+        )
     try:
-        return stat.S_ISBLK(os.stat(path).st_mode)
+        if not stat.S_ISBLK(os.stat(path).st_mode):
+            return None
     except OSError:
-        return False
+        return None
+    return Reason(
+        "space",
+        f"{show(path)} is a device, and the command wrote up to its end.",
+        (
+            f"write less (dd: count=N): blockdev --getsize64 {shell_path(path)} shows its bytes",
+            "or use a larger device. dd without count always ends this way",
+        ),
+    )
 
 
 def _free_again(scene: Scene, where: str, free: str, grow: str) -> Reason | None:
