@@ -8,7 +8,13 @@ import re
 import stat
 
 from retsnoop_py.cause import files
-from retsnoop_py.cause.operation import MOUNT_CHANGES, operation, path_of, show
+from retsnoop_py.cause.operation import (
+    MOUNT_CHANGES,
+    opens_to_create,
+    operation,
+    path_of,
+    show,
+)
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path
 
@@ -47,8 +53,6 @@ _ON_EMPTY = (
 _MAPPED, _PROT_EXEC = 4, 4
 #: mount(2): flags of linux/mount.h.
 _MS_BIND, _MS_MOVE = 1 << 12, 1 << 13
-#: open(2): create the file.
-_O_CREAT = 0o100
 
 
 def no_exec(scene: Scene) -> Reason | None:
@@ -149,8 +153,8 @@ def of_kernel(scene: Scene) -> Reason | None:
     mount = files.mount_of(path) if path else None
     if path is None or mount is None or mount.kind not in _FIXED:
         return None
-    at = {"open": 1, "openat": 2}.get(scene.call.name)
-    if os.path.lexists(path) or (at is not None and not scene.call.arguments[at] & _O_CREAT):
+    is_open = scene.call.name in ("open", "openat")
+    if os.path.lexists(path) or (is_open and not opens_to_create(scene.call)):
         return None
     alike = files.near(path)
     return Reason(
@@ -164,7 +168,7 @@ def of_kernel(scene: Scene) -> Reason | None:
                 "needs a driver, a module or another kernel"
             ),
         )
-        if at is not None
+        if is_open
         else ("choose another place",),
     )
 

@@ -93,14 +93,14 @@ def searched(scene: Scene) -> Reason | None:
 
 def _words_as_one(name: str) -> Reason:
     """No program has a name with blanks; the kernel passes the rest of a #! line as one word."""
-    program = name.split(" ", 1)[0]
     return Reason(
         "not-found",
         f"A program with the name {show(name)}, of several words, was looked for and does not "
-        f"exist. A first line #!/usr/bin/env {show(name)[1:-1]} passes all words after env as one.",
+        "exist. A first line such as #!/usr/bin/env PROGRAM ARGUMENT passes all words after env as "
+        "one.",
         (
-            f"of a script: change its first line to #!/usr/bin/env -S {show(name)[1:-1]}",
-            f"of a command line: separate the words, without quotes: {shell_word(program)} ...",
+            "of a script: write -S behind env there: #!/usr/bin/env -S PROGRAM ARGUMENT",
+            "of a command line: separate the words, without quotes",
         ),
         is_seen_later=False,
         is_inferred=True,

@@ -7,7 +7,7 @@ import re
 import socket
 from contextlib import suppress
 from pathlib import Path
-from socket import AF_INET, AF_INET6, AddressFamily
+from socket import AF_INET, AF_INET6, AF_VSOCK, AddressFamily
 
 from retsnoop_py.cause.events import Address
 from retsnoop_py.cause.modules import has_module
@@ -122,14 +122,10 @@ def no_option(scene: Scene) -> Reason | None:
     )
 
 
-#: AF_VSOCK.
-_VSOCK = 40
-
-
 def connection(scene: Scene) -> Reason | None:
     """The socket is not connected, or not any more."""
     address = scene.call.address
-    if scene.call.name == "connect" and address is not None and address.family == _VSOCK:
+    if scene.call.name == "connect" and address is not None and address.family == AF_VSOCK:
         return Reason(
             "not-listening",
             "No program listens on this port of the virtual machine or its host (AF_VSOCK), or the "

@@ -20,7 +20,7 @@ from msgspec import Struct
 from retsnoop_py.cause.denied import denials, has_capability
 from retsnoop_py.cause.files import user_name
 from retsnoop_py.cause.limits import size
-from retsnoop_py.cause.operation import show
+from retsnoop_py.cause.operation import opens_to_create, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.tables import read_table
 from retsnoop_py.kernel.capabilities import capability_name
@@ -28,7 +28,6 @@ from retsnoop_py.kernel.errno import errno_name
 
 __all__ = ["Setting", "settings", "sysctl"]
 
-_O_CREAT = 0o100
 _PROC = Path("/proc")
 _ROOT = _PROC / "sys"
 #: Huge pages to add if a program finds too few.
@@ -212,10 +211,8 @@ def _in_sticky(kind: str, scene: Scene) -> dict[str, str] | None:
     call, path = scene.call, scene.path
     if path is None:
         return None
-    if kind != "link":
-        at = 1 if call.name == "open" else 2
-        if call.name not in ("creat", "openat2") and not call.arguments[at] & _O_CREAT:
-            return None
+    if kind != "link" and call.name != "openat2" and not opens_to_create(call):
+        return None
     test = {"file": stat.S_ISREG, "fifo": stat.S_ISFIFO, "link": stat.S_ISLNK}[kind]
     folder = os.path.dirname(path)
     try:

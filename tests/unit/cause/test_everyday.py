@@ -207,8 +207,10 @@ def test_the_words_of_a_first_line_are_one_name() -> None:
         call("execve", errno.ENOENT, (0, f"/{folder}/python3 -u")) for folder in ("bin", "sbin")
     ]
     found = reason(*reversed(calls))
-    assert "A first line #!/usr/bin/env python3 -u passes all words after env as one." in found.text
-    assert found.advice[0].endswith("#!/usr/bin/env -S python3 -u")
+    assert "A program with the name 'python3 -u', of several words, was looked for" in found.text
+    assert "#!/usr/bin/env PROGRAM ARGUMENT passes all words after env as one." in found.text
+    assert found.advice[0].endswith("#!/usr/bin/env -S PROGRAM ARGUMENT")
+    assert not any("python3" in one for one in found.advice), "CMD chooses no part of an advice"
     assert found.is_inferred
 
 
