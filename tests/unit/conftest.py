@@ -40,6 +40,17 @@ THOROUGH = {
         "recording/test_damage.py",
         "recording/test_hostile.py",
         "symbolize/test_hostile_programs.py",
+        "load/test_object_file.py::test_records_of_btf_ext_that_are_too_short_are_ignored",
+        "unprivileged/test_dwarf.py::test_damaged_dwarf_is_an_error_or_is_read_in_time",
+    ),
+    "a file or folder without end": (
+        "cause/test_files.py::test_long_names_in_a_large_folder_are_compared_for_a_short_time",
+        "cause/test_files.py::test_of_many_names_the_one_that_is_meant_is_still_found",
+        "load/test_checked_object.py::test_an_object_larger_than_any_is_refused_unread",
+        "test_settings_file.py",
+        "vm/test_guest.py::test_a_deep_folder_is_swept",
+        "vm/test_guest.py::test_a_guest_leaves_a_deep_folder_and_it_is_removed",
+        "vm/test_initrd.py::test_of_a_module_without_end_only_so_much_is_read",
     ),
     "a terminal, or a program that waits": (
         *("cli/test_shells.py", "vm/test_signals.py", "capture/test_signals.py"),
@@ -53,6 +64,10 @@ THOROUGH = {
         "load/test_explain.py::test_a_log_too_long_to_keep_still_names_its_program",
         "load/test_explain.py::test_many_failures_cost_as_much_each_as_few",
         "load/test_explain.py::test_memory_is_bounded_and_the_end_is_found",
+        "load/test_explain.py::test_what_tells_of_no_failure_is_an_error",
+        "cause/test_complaint.py::test_many_calls_and_long_lines_are_compared_for_seconds_only",
+        "cause/test_complaint.py::test_only_the_last_lines_of_a_flood_are_read",
+        "session/test_model.py::test_ten_times_the_reports_are_ten_times_the_text",
     ),
 }
 _THOROUGH = {name for names in THOROUGH.values() for name in names}
