@@ -7,11 +7,14 @@ import os
 import re
 import shlex
 
-__all__ = ["is_nft_name", "shell_path", "shell_word"]
+__all__ = ["is_nft_name", "is_plain_word", "shell_path", "shell_word"]
 
 #: Words that are quoted although they have no special character: zsh replaces =ls by the path of
 #: ls, and fish %self by its process id.
 _REPLACED = re.compile(r"[=%][\w@%+=:,./-]*", re.ASCII)
+#: Words that each shell reads as they are, also inside quotes, and that no program takes for an
+#: option.
+_PLAIN = re.compile(r"[\w/.][\w@%+=:,./-]*", re.ASCII)
 #: Names that nft(8) reads as names, and not as commands.
 _NFT_NAME = re.compile(r"[A-Za-z_.][\w./-]*", re.ASCII)
 
@@ -27,6 +30,11 @@ def shell_word(text: str) -> str:
     if text.isprintable() and "\\" not in text:
         return f"'{text}'" if _REPLACED.fullmatch(text) else shlex.quote(text)
     return "$'" + "".join(map(_escaped, text)) + "'"
+
+
+def is_plain_word(text: str) -> bool:
+    """Return whether a command may contain ``text`` as it is, in any kind of quotes."""
+    return bool(_PLAIN.fullmatch(text))
 
 
 def shell_path(path: str | os.PathLike[str]) -> str:

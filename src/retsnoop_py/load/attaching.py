@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from retsnoop_py.cause.shell import shell_path
 from retsnoop_py.errors import BpfError, RetsnoopError
 from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.libbpf.object import BpfMap, Program
@@ -292,7 +293,8 @@ def explain_attachment(said: str, error: int, name: str, section: str) -> Explan
             "kprobe-target",
             _TITLE,
             f"No function of this kernel that can be traced matches {rest}.",
-            f"retsnoop-py functions '{rest}' lists what can be traced, and why others cannot.",
+            f"retsnoop-py functions {shell_path(rest)} lists what can be traced, and why others"
+            " cannot.",
             line,
         )
     if kind in ("kprobe.multi", "kretprobe.multi", "kprobe.session") and error == errno.EOPNOTSUPP:

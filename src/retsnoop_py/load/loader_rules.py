@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from msgspec import structs
 
+from retsnoop_py.cause.shell import is_plain_word
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.load import since
 from retsnoop_py.load.attach_rules import ATTACH_RULES
@@ -185,6 +186,16 @@ class _Found(dict[str, str]):
     def __missing__(self, key: str) -> str:
         return "?" if key == "name" else ""
 
+    def in_commands(self) -> _Found:
+        """Return these values for a suggestion, where they are words of commands.
+
+        The author of a log chooses them. A value that a shell would not read as one word is
+        replaced by the name of its field in capitals, such as NAME.
+        """
+        return _Found(
+            {key: text if is_plain_word(text) else key.upper() for key, text in self.items()}
+        )
+
 
 @lru_cache(maxsize=4096)
 def is_of_map(line: str) -> bool:
@@ -224,11 +235,10 @@ def explain_line(line: str) -> Explanation | None:
             if told is not None and told.id == id_ and not told.reason.endswith(EPERM_TEXT):
                 return told
         _extend(id_, facts)
-        why, step = reason.format_map(facts), suggestion.format_map(facts)
+        why, step = reason.format_map(facts), suggestion.format_map(facts.in_commands())
         if "name" not in facts:
             why = why.replace("function ? that", "function of that name that").replace(" ?", "")
             step = step.replace("*?*", "*NAME*")
-        step = step.replace("*a function*", "*NAME*")
         return about_line(id_, title, why, step, line)
     if made := _MAP_MADE.search(line):
         told = _explain_made(made["name"] or "", line)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import shlex
 from pathlib import Path
 
 import pytest
@@ -168,3 +169,11 @@ def test_an_iterator_over_one_thing_has_to_be_told_which() -> None:
 )
 def test_a_map_is_told_by_what_it_asks_for(facts: MapFacts, error: str, said: str) -> None:
     assert said in explain_map(facts, error, (6, 12)).reason
+
+
+def test_a_section_puts_no_words_into_a_command() -> None:
+    section = "kprobe.multi/x'; id >y; '"
+    told = explain_attachment("libbpf: something", errno.ENOENT, "x", section)
+    assert told is not None
+    words = shlex.split(told.suggestion.partition(" lists ")[0])
+    assert words == ["retsnoop-py", "functions", "x'; id >y; '"]

@@ -3,11 +3,15 @@
 
 from __future__ import annotations
 
+import ast
 import io
+from pathlib import Path
 
 import pytest
 
+from retsnoop_py import load
 from retsnoop_py.load.explain import explain_log
+from retsnoop_py.load.loader_rules import explain_line
 from retsnoop_py.load.model import Explained
 
 
@@ -727,3 +731,40 @@ def test_a_number_that_is_none_of_the_kernels_is_no_bug(kind: str) -> None:
     """``make fuzz`` found the first one."""
     log = f"bpf(BPF_MAP_CREATE, {{map_type={kind} /* ? */, key_size=8}}, 72) = -1 EINVAL (x)\n"
     assert len(list(explain_log(io.BytesIO(log.encode())))) <= 1
+
+
+@pytest.mark.parametrize("name", ["x;id>y", "x';id>y;'", "$(id>y)", "`id>y`", "--x;id>y"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ERROR: specified module {} in probe kprobe:foo is not loaded",
+        "error: map not found: /sys/fs/bpf/{}",
+        "libbpf: prog 'p': attach target {} not found",
+        "Unable to attach kprobe for {}",
+        "Failed to attach probe: kprobe:{}.",
+    ],
+)
+def test_a_log_puts_no_words_into_a_command(line: str, name: str) -> None:
+    """People paste the commands of a suggestion into a shell."""
+    told = explain_line(line.format(name))
+    assert told is not None
+    assert "id>y" not in told.suggestion
+    same = explain_line(line.format("plain_name"))
+    assert same is not None
+    assert "plain_name" in same.suggestion
+
+
+def test_the_texts_of_all_rules_take_their_words_from_one_place() -> None:
+    """A text with a field is formatted only with values that a shell reads as one word."""
+    folder = Path(load.__file__).parent
+    calls = [
+        ast.unparse(node)
+        for path in folder.glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith(("suggestion.format_map", "step.format_map"))
+    ]
+    assert sorted(calls) == [
+        "rule.suggestion.format_map(facts)",  # code of the verifier's rules, no commands
+        "suggestion.format_map(facts.in_commands())",
+    ]
