@@ -31,6 +31,7 @@ __all__ = [
     "cache_folder",
     "copy",
     "is_own_place",
+    "is_safe_for_new",
     "keep",
     "make_folders",
     "open_folder",
@@ -250,33 +251,54 @@ def cache_folder() -> Path:
     base = os.environ.get("XDG_CACHE_HOME", "")
     # a relative folder lies in the current one, which is another one for the tools that we start
     folder = Path(base) if base.startswith("/") else home().absolute() / ".cache"
-    return (folder if is_own_place(folder) else ROOT_CACHE) / "retsnoop-py"
+    ours = folder / "retsnoop-py"
+    return ours if is_own_place(ours) else ROOT_CACHE / "retsnoop-py"
 
 
 def is_own_place(folder: Path) -> bool:
-    """Return whether only root can change the contents of ``folder``, as far as it exists.
+    """Return whether only root can change or add to the contents of ``folder``.
 
-    The result depends on the owners and modes of all folders and links on the way. It is always
-    true for other users.
+    The result depends on the owners and modes of all folders and links on the way. If ``folder``
+    does not exist, only root may be able to create it. It is always true for other users.
     """
+    return _is_safe_place(folder, _is_closed)
+
+
+def is_safe_for_new(folder: Path) -> bool:
+    """Return whether only root can replace what root creates in ``folder``.
+
+    It is also true for /tmp, where others can create files of their own. See :func:`is_own_place`.
+    """
+    return _is_safe_place(folder, _is_roots)
+
+
+def _is_safe_place(folder: Path, is_safe: Callable[[os.stat_result], bool]) -> bool:
     if os.geteuid() != 0:
         return True
     try:
-        opened, _ = _walk(Path(os.path.abspath(folder)) / "file", _check_root)  # noqa: PTH100
+        # not normalized: after a link, ".." is another folder than the one before the link
+        opened, _ = _walk(folder.absolute() / "file", _check_root)
     except (FileNotFoundError, NotADirectoryError):
         return True
     except (OSError, Refused):
         return False
     try:
-        return _is_roots(os.fstat(opened))
+        return is_safe(os.fstat(opened))
     finally:
         os.close(opened)
 
 
 def _check_root(folder: os.stat_result, entry: os.stat_result | None) -> None:
-    """Reject an entry that another user may have created or can replace."""
-    if not _is_roots(folder) or (entry is not None and entry.st_uid != 0):
+    """Reject an entry that another user may have created, or can create or replace."""
+    if entry is None and _is_closed(folder):
+        return
+    if entry is None or entry.st_uid != 0 or not _is_roots(folder):
         raise Refused("others can change it")
+
+
+def _is_closed(folder: os.stat_result) -> bool:
+    """Return whether only root can create files in ``folder``."""
+    return folder.st_uid == 0 and not folder.st_mode & 0o022
 
 
 def _is_roots(folder: os.stat_result) -> bool:

@@ -7,6 +7,7 @@ import os
 import pwd
 from pathlib import Path
 
+from retsnoop_py.caller_environment import CERTIFICATES, are_safe_certificates
 from retsnoop_py.own_file import is_own_place
 
 __all__ = ["TOOL_FOLDER", "environment_of_tools"]
@@ -15,8 +16,6 @@ __all__ = ["TOOL_FOLDER", "environment_of_tools"]
 TOOL_FOLDER = "/"
 #: Ways to the network: a tool connects to them, and reads no file and starts no program by them.
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
-#: Files or folders with the certificates of servers.
-_CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")
 
 
 def environment_of_tools() -> dict[str, str]:
@@ -29,17 +28,15 @@ def environment_of_tools() -> dict[str, str]:
     """
     given = os.environ
     proxies = [name for each in _PROXIES for name in (each, each.upper()) if name in given]
-    certificates = [name for name in _CERTIFICATES if name in given and _is_safe(given[name])]
+    certificates = [
+        name for name in CERTIFICATES if name in given and are_safe_certificates(given[name])
+    ]
     return {
         "PATH": given.get("PATH", os.defpath),
         "HOME": _home(),
         "LC_ALL": "C.UTF-8",
         **{name: given[name] for name in (*proxies, *certificates)},
     }
-
-
-def _is_safe(paths: str) -> bool:
-    return all(one.startswith("/") and is_own_place(Path(one)) for one in paths.split(os.pathsep))
 
 
 def _home() -> str:

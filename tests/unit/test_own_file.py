@@ -116,7 +116,10 @@ def test_a_cache_is_where_only_root_can_change_it(tmp_path: Path) -> None:
         return True
 
     assert kept("plain", 0o755)
-    assert kept("sticky", 0o1777)
+    # another user can create what root looks for there, such as a downloaded kernel
+    assert not kept("sticky", 0o1777)
+    (tmp_path / "sticky/made").mkdir()
+    own_file.keep(tmp_path / "sticky/made/file", b"x")
     assert not kept("world", 0o777)
     assert not kept("group", 0o775)
     # in a folder such as /tmp another user was faster
@@ -133,6 +136,37 @@ def test_a_cache_is_where_only_root_can_change_it(tmp_path: Path) -> None:
     trap.mkdir()
     os.chown(trap, 12345, 12345)
     assert not own_file.is_own_place(trap / "below")
+    # what does not exist yet can be created by others, too
+    assert not own_file.is_own_place(tmp_path / "sticky/later/below")
+    assert own_file.is_own_place(tmp_path / "later/below")
+    assert own_file.is_safe_for_new(tmp_path / "sticky")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of others take root to make")
+def test_the_folder_above_a_linked_one_is_where_the_link_leads(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    (theirs / "inner").mkdir(parents=True)
+    (theirs / "bin").mkdir()
+    (tmp_path / "bin").mkdir()
+    os.chown(theirs / "bin", 12345, 12345)
+    (tmp_path / "link").symlink_to(theirs / "inner")
+    assert own_file.is_own_place(tmp_path / "bin")
+    assert not own_file.is_own_place(Path(f"{tmp_path}/link/../bin"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of others take root to make")
+def test_root_reads_no_cache_of_another_user(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """XDG_CACHE_HOME=/tmp: another user may have made /tmp/retsnoop-py with kernels in it."""
+    tmp_path.chmod(0o1777)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert own_file.cache_folder() == own_file.ROOT_CACHE / "retsnoop-py"
+    tmp_path.chmod(0o755)
+    assert own_file.cache_folder() == tmp_path / "retsnoop-py"
+    (tmp_path / "retsnoop-py").mkdir()
+    os.chown(tmp_path / "retsnoop-py", 12345, 12345)
+    assert own_file.cache_folder() == own_file.ROOT_CACHE / "retsnoop-py"
 
 
 def test_own_links_on_the_way_are_followed_and_circles_end(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_it_starts_isolated_unless_packages_would_be_missing(
 #: Prints which program "tool" is to this process, and which one a command gets.
 _PATHS = """
 import os, shutil
-from retsnoop_py.caller_path import leave_out_unsafe_folders
+from retsnoop_py.caller_environment import leave_out_unsafe_folders
 leave_out_unsafe_folders()
 from retsnoop_py.capture.command import resolve
 from retsnoop_py.capture.inherited import environment
@@ -86,7 +86,7 @@ def test_no_program_comes_from_the_current_folder(tmp_path: Path, entry: str) ->
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root runs programs of others with more rights")
-@pytest.mark.parametrize("change", ["owner", "parent", "mode", "link"])
+@pytest.mark.parametrize("change", ["owner", "parent", "mode", "sticky", "link"])
 def test_root_starts_no_program_of_another_user(tmp_path: Path, change: str) -> None:
     """In a folder that another user can change, now or by replacing a folder above it."""
     folder = tmp_path / "opt/bin"
@@ -99,8 +99,8 @@ def test_root_starts_no_program_of_another_user(tmp_path: Path, change: str) -> 
         os.chown(folder, 65534, 65534)
     elif change == "parent":
         os.chown(folder.parent, 65534, 65534)
-    elif change == "mode":
-        folder.chmod(0o775)
+    elif change in ("mode", "sticky"):
+        folder.chmod(0o775 if change == "mode" else 0o1777)
     else:
         entry = tmp_path / "link"
         entry.symlink_to(folder)
@@ -115,8 +115,9 @@ def test_root_starts_no_program_of_another_user(tmp_path: Path, change: str) -> 
 
 
 def test_where_path_has_no_absolute_folder_the_usual_ones_are_searched() -> None:
-    code = f"import sys; sys.path[:] = {sys.path!r}\nfrom retsnoop_py import caller_path\n"
-    code += "import shutil; caller_path.leave_out_unsafe_folders(); print(shutil.which('sh'))"
+    code = f"import sys; sys.path[:] = {sys.path!r}\nfrom retsnoop_py import caller_environment\n"
+    code += "caller_environment.leave_out_unsafe_folders(); import shutil; "
+    code += "print(shutil.which('sh'))"
     said = subprocess.check_output(
         [*package.python(), "-c", code], env={"PATH": "."}, cwd="/", text=True
     )

@@ -5,15 +5,20 @@ from __future__ import annotations
 
 import ast
 import inspect
+import json
 import os
 import pwd
 import subprocess
+import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import retsnoop_py
+from retsnoop_py import package
+from retsnoop_py.libbpf.object import OBJECTS
 from retsnoop_py.tool import TOOL_FOLDER, environment_of_tools
 from retsnoop_py.vm import debian, qemu
 
@@ -100,6 +105,74 @@ def test_roots_tools_have_no_home_of_another_user(monkeypatch: pytest.MonkeyPatc
     assert environment_of_tools()["HOME"] in (pwd.getpwuid(0).pw_dir, "/")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert environment_of_tools()["HOME"] == "/home/other"
+
+
+#: Prints the variables that this process keeps, and those of a traced command.
+_KEPT = """
+import json, os
+from retsnoop_py.caller_environment import leave_out_unsafe_variables
+from retsnoop_py.capture.inherited import environment
+leave_out_unsafe_variables()
+print(json.dumps([dict(os.environ), environment()]))
+"""
+
+
+def kept_of(variables: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    code = f"import sys; sys.path[:] = {sys.path!r}\n{_KEPT}"
+    said = subprocess.check_output([*package.python(), "-c", code], env=variables, text=True)
+    ours, commands = json.loads(said)
+    return ours, commands
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's variables have the user's own rights")
+def test_roots_own_libraries_get_no_variable_that_names_code_or_files(tmp_path: Path) -> None:
+    """OpenSSL loads what OPENSSL_CONF names, and ssl writes the file of SSLKEYLOGFILE."""
+    theirs = tmp_path / "ca.pem"
+    theirs.touch()
+    os.chown(theirs, 12345, 12345)
+    hostile = HOSTILE | {
+        "OPENSSL_CONF": str(theirs),
+        "OPENSSL_MODULES": str(tmp_path),
+        "SSLKEYLOGFILE": str(theirs),
+        "SSL_CERT_FILE": str(theirs),
+        "NEW_LIBRARY_PLUGINS": str(tmp_path),
+    }
+    del hostile["LD_PRELOAD"], hostile["PYTHONPATH"], hostile["XDG_CONFIG_HOME"]
+    own = {"PATH": "/usr/bin:/bin", "HOME": "/root", "DEBUGINFOD_URLS": "", "LC_ALL": "C"}
+    own |= {"https_proxy": "http://proxy:3128", "SSL_CERT_DIR": "/etc/ssl/certs"}
+    ours, commands = kept_of(hostile | own)
+    assert ours == own
+    assert commands == hostile | own
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another user's variables have the user's own rights")
+def test_openssl_in_roots_process_reads_no_file_of_a_variable(tmp_path: Path) -> None:
+    """Also in a completion, and before the command line is read."""
+    settings = tmp_path / "openssl.cnf"
+    os.mkfifo(settings)
+    reads: list[int] = []
+
+    def wait_for_reader() -> None:
+        end = os.open(settings, os.O_WRONLY)
+        reads.append(end)
+        os.close(end)
+
+    threading.Thread(target=wait_for_reader, daemon=True).start()
+    given = {"PATH": os.environ["PATH"], "OPENSSL_CONF": str(settings)}
+    log = tmp_path / "log"
+    log.write_text("libbpf: prog 'p': BPF program load failed: Invalid argument\n")
+    for words, more in (
+        (["explain", str(log), "--object", str(OBJECTS / "trace.bpf.o")], {}),
+        ([], {"_RETSNOOP_PY_COMPLETE": "complete_bash", "COMP_WORDS": "x l", "COMP_CWORD": "1"}),
+    ):
+        subprocess.run(
+            [*package.program(), *words],
+            env=given | more,
+            cwd=tmp_path,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        assert not reads
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")

@@ -23,7 +23,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Self
 
-from retsnoop_py import caller_path
+from retsnoop_py import caller_environment
 from retsnoop_py.capture.inherited import (
     Inherited,
     close_all_but,
@@ -128,7 +128,7 @@ def resolve(command: Sequence[str]) -> str:
     import shutil
 
     program = command[0]
-    path = shutil.which(program, path=caller_path.path_of_caller())
+    path = shutil.which(program, path=caller_environment.path_of_caller())
     if path:
         return path
     if os.sep in program and _out_of_reach(program):

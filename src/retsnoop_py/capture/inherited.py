@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from retsnoop_py import caller_path
+from retsnoop_py import caller_environment
 from retsnoop_py.value import Value
 
 _LOST = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
@@ -126,8 +126,8 @@ def environment() -> dict[str, str]:
 
     It has the original PATH, and not the locale that Python sets for itself (PEP 538).
     """
-    found = dict(os.environ)
-    path = caller_path.path_of_caller()
+    found = caller_environment.variables_of_caller()
+    path = caller_environment.path_of_caller()
     if path is not None:
         found["PATH"] = path
     if "LC_CTYPE" in found:

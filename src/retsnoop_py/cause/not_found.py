@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 
 from msgspec import Struct
 
-from retsnoop_py.caller_path import path_of_caller
+from retsnoop_py.caller_environment import path_of_caller
 from retsnoop_py.cause import files
 from retsnoop_py.cause.operation import object_of, opens_to_create, path_of, show
 from retsnoop_py.cause.reason import Reason, Scene

@@ -34,10 +34,12 @@ def program() -> NoReturn:
     """
     if os.environ.get("_RETSNOOP_PY_COMPLETE"):  # before --version: words to complete are arguments
         gc.set_threshold(_GC_THRESHOLD)
+        _leave_out_variables()
         os._exit(_complete())
     if sys.argv[1:] in (["--version"], ["-V"]) and _say_version():
         os._exit(0)
     gc.set_threshold(_GC_THRESHOLD)
+    _leave_out_variables()
     from retsnoop_py.cli.main import main
 
     status = main(before_work=_take_sigint)
@@ -47,6 +49,12 @@ def program() -> NoReturn:
         except OSError:
             pass  # main() has reported the error, or no reader is left
     os._exit(status)
+
+
+def _leave_out_variables() -> None:
+    from retsnoop_py.caller_environment import leave_out_unsafe_variables
+
+    leave_out_unsafe_variables()
 
 
 def _complete() -> int:
@@ -82,7 +90,7 @@ def _take_sigint() -> None:
     """
     import signal
 
-    from retsnoop_py.caller_path import leave_out_unsafe_folders
+    from retsnoop_py.caller_environment import leave_out_unsafe_folders
     from retsnoop_py.capture import inherited
 
     leave_out_unsafe_folders()

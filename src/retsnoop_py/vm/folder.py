@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from retsnoop_py.errors import InputError, OutputError
-from retsnoop_py.own_file import Refused, is_own_place, open_folder
+from retsnoop_py.own_file import Refused, is_safe_for_new, open_folder
 
 __all__ = ["Writable", "make_folder", "remove_tree", "writable"]
 
@@ -57,7 +57,7 @@ def make_folder() -> Path:
     """
     try:
         base = Path(tempfile.gettempdir())
-        if not is_own_place(base):
+        if not is_safe_for_new(base):
             base = Path("/tmp")  # noqa: S108 - mkdtemp() makes a folder of this user
         _sweep(base)
         return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base)).resolve()
