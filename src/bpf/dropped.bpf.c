@@ -32,7 +32,7 @@ struct dropped_event {
 	__u32 is_policy; /* no rule of the chain decided */
 	__u32 port; /* destination port of the packet */
 	__u32 version; /* of IP: 4, 6 or 0 */
-	__u32 unused;
+	__u32 network; /* inode number of the network namespace with the rule; 0: unknown */
 	__u8 address[16];
 	char table[DROPPED_NAME_BYTES];
 	char chain[DROPPED_NAME_BYTES];
@@ -65,8 +65,26 @@ struct nft_chain___dropped {
 	char *name;
 };
 
+struct ns_common___dropped {
+	unsigned int inum;
+};
+
+struct net___dropped {
+	struct ns_common___dropped ns;
+};
+
+struct nf_hook_state___dropped {
+	struct net___dropped *net;
+};
+
+struct xt_action_param___dropped {
+	struct nf_hook_state___dropped *state;
+};
+
 struct nft_pktinfo___dropped {
 	struct sk_buff___dropped *skb;
+	struct nf_hook_state___dropped *state; /* since Linux 5.14 */
+	struct xt_action_param___dropped xt; /* before */
 };
 
 struct sk_buff___dropped {
@@ -91,6 +109,7 @@ struct immediate {
 struct target {
 	__u32 version; /* of IP */
 	__u32 port;
+	__u32 network;
 	__u8 address[16];
 };
 
@@ -112,6 +131,18 @@ struct {
 static __always_inline __u64 this_call(void)
 {
 	return bpf_get_current_pid_tgid() << 32 | bpf_get_smp_processor_id();
+}
+
+/* A packet of a container can be dropped by the host's rules, and the reverse. */
+static __always_inline __u32 network_of(struct nft_pktinfo___dropped *packet)
+{
+	struct nf_hook_state___dropped *state = NULL;
+
+	if (bpf_core_field_exists(packet->state))
+		state = BPF_CORE_READ(packet, state);
+	else if (bpf_core_field_exists(packet->xt.state))
+		state = BPF_CORE_READ(packet, xt.state);
+	return state ? BPF_CORE_READ(state, net, ns.inum) : 0;
 }
 
 static __always_inline void fill_target(struct target *target, struct sk_buff___dropped *skb)
@@ -139,6 +170,7 @@ int BPF_KPROBE(dropped_begin, struct nft_pktinfo___dropped *packet, void *chain)
 	__u64 key = this_call();
 
 	fill_target(&running.target, BPF_CORE_READ(packet, skb));
+	running.target.network = network_of(packet);
 	bpf_map_update_elem(&calls, &key, &running, BPF_ANY);
 	return 0;
 }
@@ -245,6 +277,7 @@ int BPF_KRETPROBE(dropped_end, unsigned int verdict)
 	bpf_probe_read_kernel_str(event->chain, sizeof(event->chain), BPF_CORE_READ(chain, name));
 	event->version = running->target.version;
 	event->port = running->target.port;
+	event->network = running->target.network;
 	__builtin_memcpy(event->address, running->target.address, sizeof(event->address));
 	bpf_ringbuf_submit(event, 0);
 	bpf_map_delete_elem(&calls, &key);

@@ -253,6 +253,7 @@ CONFINED = python(
     "os.execvp(sys.argv[1], sys.argv[1:])",
 )
 PACKET = python("import socket", "socket.socket(2, 2).sendto(b'x', ('127.0.0.1', 81))")
+OWN_FIREWALL = f"ip link set lo up; python3 -S {PROGRAMS}/nft_drop.py 81; {PACKET}"
 SECURITYFS = "mountpoint -q /sys/kernel/security || mount -t securityfs s /sys/kernel/security"
 #: Kinds that name what refused the call, or what uses the object.
 ROWS |= {
@@ -277,6 +278,15 @@ ROWS |= {
             "nft delete rule ip shop outgoing handle",
         ),
         f"ip link set lo up; modprobe nf_tables; python3 -S {PROGRAMS}/nft_drop.py 81",
+        "rmmod nft_compat nf_tables 2>/dev/null; true",
+    ),
+    "netfilter namespace": Row(
+        f"unshare -n sh -c {shlex.quote(OWN_FIREWALL)}",
+        (
+            "The chain outgoing of the nftables table ip shop in another network namespace (net:[",
+            "nsenter -n -t PID nft delete rule ip shop outgoing handle",
+        ),
+        "modprobe nf_tables",
         "rmmod nft_compat nf_tables 2>/dev/null; true",
     ),
     "namespace": Row(

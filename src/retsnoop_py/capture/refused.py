@@ -78,7 +78,7 @@ class RefusalDecoder:
     def dropping(self, data: bytes) -> None:
         """Decode complete records of dropped.bpf.o."""
         for fields in _whole(DROPPED, data):
-            time, tid, family, handle, is_policy, port, version, _unused, address, *names = fields
+            time, tid, family, handle, is_policy, port, version, network, address, *names = fields
             table, chain = map(_text, names)
             host = ""
             if version in (4, 6):
@@ -86,7 +86,9 @@ class RefusalDecoder:
                 host = inet_ntop(AF_INET if is_4 else AF_INET6, address[: 4 if is_4 else 16])
             words = _FAMILIES.get(family, str(family))
             self.dropped.append(
-                Dropped(time, tid, words, table, chain, handle, bool(is_policy), host, port)
+                Dropped(
+                    time, tid, words, table, chain, handle, bool(is_policy), host, port, network
+                )
             )
 
 

@@ -167,6 +167,7 @@ class Dropped(Value):
     * ``family``: of the table, as nft(8) writes it ("inet"); ``table``, ``chain``
     * ``handle``: of the rule; 0 if the policy of the chain decided, or the rule is unknown
     * ``host``, ``port``: destination of the packet; "" and 0: unknown
+    * ``network``: the inode number of the network namespace with the rule; 0: unknown
     """
 
     time: int
@@ -178,6 +179,7 @@ class Dropped(Value):
     is_policy: bool
     host: str
     port: int
+    network: int
 
 
 class Deferred(Enum):

@@ -7,6 +7,7 @@ the rule after the command ended.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from retsnoop_py.cause.events import Dropped
@@ -61,34 +62,56 @@ def dropped(scene: Scene) -> Reason | None:
 
 def _reason(found: Sequence[Dropped]) -> Reason:
     last = found[-1]
-    text = f"The chain {last.chain} of the nftables table {last.family} {last.table} dropped "
-    text += f"the packet to {_target(last)}" if last.host else "the packet"
+    place = "" if is_here(last) else f" in {_namespace(last)}"
+    text = f"The chain {last.chain} of the nftables table {last.family} {last.table}{place} "
+    text += f"dropped the packet to {_target(last)}" if last.host else "dropped the packet"
     if last.is_policy:
         text += ": no rule accepts it, and the policy of the chain is drop."
     elif not last.handle:
         text += " by a rule with the verdict drop."
     else:
-        rule = rule_text(last)
+        rule = None if place else rule_text(last)
         shown = f' "{rule}"' if rule else ""
         text += f": the rule{shown} with the handle {last.handle} has the verdict drop."
-    return Reason("netfilter", text, _advice(last), is_seen_later=False)
+    return Reason("netfilter", text, _advice(last, is_here=not place), is_seen_later=False)
 
 
-def _advice(one: Dropped) -> tuple[str, ...]:
+def is_here(one: Dropped) -> bool:
+    """Return whether the rule is in the network namespace of this process.
+
+    Another one can have a rule with the same table, chain and handle.
+    """
+    try:
+        return one.network == os.stat("/proc/self/ns/net").st_ino
+    except OSError:
+        return False
+
+
+def _namespace(one: Dropped) -> str:
+    if not one.network:
+        return "a network namespace that is not known"
+    return f"another network namespace (net:[{one.network}])"
+
+
+def _advice(one: Dropped, *, is_here: bool) -> tuple[str, ...]:
     if not _is_named(one):
         return (_NO_NAME,)
     named = " ".join(map(shell_word, _names(one)))
+    nft = "nft" if is_here else "nsenter -n -t PID nft"
+    where = () if is_here else ("PID is a process of that network namespace: lsns -t net",)
     if one.is_policy:
         chain = shell_word(f"chain {' '.join(_names(one))} {{ policy accept; }}")
         return (
-            f"add a rule that accepts it: nft add rule {named} {_match(one)}accept",
-            f"or nft {chain} (this allows all other packets, too)",
+            f"add a rule that accepts it: {nft} add rule {named} {_match(one)}accept",
+            f"or {nft} {chain} (this allows all other packets, too)",
+            *where,
         )
     if not one.handle:
-        return (f"nft -a list chain {named} shows the rules and their handles",)
+        return (f"{nft} -a list chain {named} shows the rules and their handles", *where)
     return (
-        f"delete the rule: nft delete rule {named} handle {one.handle}",
-        f"or accept the packet before it: nft insert rule {named} {_match(one)}accept",
+        f"delete the rule: {nft} delete rule {named} handle {one.handle}",
+        f"or accept the packet before it: {nft} insert rule {named} {_match(one)}accept",
+        *where,
     )
 
 
@@ -115,7 +138,7 @@ def _match(one: Dropped) -> str:
 
 
 def rule_text(one: Dropped) -> str | None:
-    """The rule as nft(8) prints it.
+    """The rule of this network namespace as nft(8) prints it.
 
     None where nft is not installed or cannot name the chain, or the rule is gone.
     """

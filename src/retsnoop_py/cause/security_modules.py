@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -31,6 +32,10 @@ _MASKS = {
     "l": "link",
     "k": "lock",
 }
+#: Paths that a rule of AppArmor may contain as they are, in quotes if they have a blank. Other
+#: characters are patterns, variables, or end the rule: a file may have the name ``**``.
+_APPARMOR_PATH = re.compile(r"/[\w/.+:%~ -]*", re.ASCII)
+_SMACK_RULE = ("subject", "object", "requested")
 _PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _SCOPES = {
     1: "a process may only trace its own descendants",
@@ -64,11 +69,10 @@ def _of_record(scene: Scene, record: Record) -> Reason:
     if "apparmor" in record:
         return _apparmor(record)
     if record.get("lsm") == "SMACK":
+        subject, target, access = (record.get(one, "?") for one in _SMACK_RULE)
         return _reason(
-            f"No Smack rule allows the label {record.get('subject', '?')} to access the label "
-            f"{record.get('object', '?')} with {record.get('requested', '?')}.",
-            f"echo '{record.get('subject')} {record.get('object')} {record.get('requested')}' "
-            ">/sys/fs/smackfs/load2",
+            f"No Smack rule allows the label {subject} to access the label {target} with {access}.",
+            f"echo {shell_word(f'{subject} {target} {access}')} >/sys/fs/smackfs/load2",
         )
     return _selinux(scene, record)
 
@@ -91,6 +95,8 @@ def _apparmor(record: Record) -> Reason:
             f'add the rule "{rule}" to the profile in /etc/apparmor.d; apparmor_parser -r FILE',
             f"or {advice[0]}",
         ]
+    elif what.startswith("/"):
+        advice = ["aa-logprof proposes the rule that is missing in the profile", f"or {advice[0]}"]
     if profile == "unprivileged_userns" or record.get("operation") == "userns_create":
         advice.append(
             "or sysctl kernel.apparmor_restrict_unprivileged_userns=0 (every program may then "
@@ -107,7 +113,7 @@ def _apparmor_rule(record: Record, what: str, denied: str) -> str | None:
         return "userns,"
     if "family" in record and "sock_type" in record:
         return f"network {record['family']} {record['sock_type']},"
-    if what.startswith("/") and denied and set(denied) <= set("rwaxmlkcd"):
+    if _APPARMOR_PATH.fullmatch(what) and denied and set(denied) <= set("rwaxmlkcd"):
         # c and d, creating and deleting, are parts of w in a profile
         rights = "".join(dict.fromkeys("w" if one in "cd" else one for one in denied))
         rights = "ix" if rights == "x" else rights

@@ -89,6 +89,19 @@ def test_the_rule_that_an_apparmor_profile_lacks(fields: str, rule: str) -> None
     assert f'"{rule}"' in reason.advice[0]
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["/srv/**", "/srv/@{HOME}", "/srv/x rwk,\n/** rwk,#", '/srv/" rwk, /** rwk, "', "/a{b,c}"],
+)
+def test_a_name_does_not_change_the_rule_of_an_apparmor_profile(name: str) -> None:
+    """The characters of patterns, of the end of a rule, of comments and quotes."""
+    fields = f'operation="open" name={name.encode().hex().upper()} denied_mask="w"'
+    text = f'apparmor="DENIED" profile="p" {fields}'
+    reason = found(failed("openat", errno.EACCES), audited=audit(text))
+    assert reason.advice[0].startswith("aa-logprof ")
+    assert "/srv" not in " ".join(reason.advice)
+
+
 def test_the_restriction_of_user_namespaces_has_a_setting() -> None:
     text = 'apparmor="DENIED" operation="capable" profile="unprivileged_userns" capname="sys_admin"'
     reason = found(failed("mount", errno.EPERM), audited=audit(text))
@@ -180,6 +193,7 @@ def drop(**changes: object) -> Dropped:
         "is_policy": False,
         "host": "127.0.0.1",
         "port": 81,
+        "network": Path("/proc/self/ns/net").stat().st_ino,
     }
     return Dropped(**given | changes)  # type: ignore[arg-type]
 
@@ -193,6 +207,23 @@ def test_a_rule_that_drops_is_named_with_its_handle(monkeypatch: pytest.MonkeyPa
     )
     assert reason.advice[0] == "delete the rule: nft delete rule ip shop outgoing handle 4"
     assert reason.advice[1].endswith("outgoing ip daddr 127.0.0.1 th dport 81 accept")
+
+
+@pytest.mark.parametrize("network", [1, 0])
+def test_a_rule_of_another_network_namespace_is_not_deleted_here(
+    monkeypatch: pytest.MonkeyPatch, network: int
+) -> None:
+    """A command makes a table, chain and handle that the host's firewall has, too."""
+    monkeypatch.setattr(netfilter, "rule_text", lambda _: "tcp dport 22 drop")
+    for changes in ({}, {"is_policy": True, "handle": 0}, {"handle": 0}):
+        one = drop(network=network, **changes)
+        reason = found(failed("sendto", errno.EPERM), dropped=(one,))
+        assert "dport 22" not in reason.text
+        assert ("net:[1]" if network else "not known") in reason.text
+        commands = [advice for advice in reason.advice if "shop" in advice]
+        assert commands
+        assert all("nsenter -n -t PID nft " in command for command in commands)
+        assert "lsns -t net" in reason.advice[-1]
 
 
 def test_a_policy_and_an_unknown_rule_that_drop() -> None:
@@ -277,7 +308,7 @@ def test_records_as_values() -> None:
     )
     assert decoder.audited == [Audited(5, 7, "abc")]
     assert decoder.installed == [Installed(6, 6, "sandbox", "landlock_restrict_self")]
-    packet = (9, 7, 2, 4, 0, 81, 4, 0, bytes([127, 0, 0, 1]), b"shop", b"outgoing")
+    packet = (9, 7, 2, 4, 0, 81, 4, drop().network, bytes([127, 0, 0, 1]), b"shop", b"outgoing")
     decoder.dropping(DROPPED.pack(*packet))
     assert decoder.dropped == [drop(time=9)]
 
