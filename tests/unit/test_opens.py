@@ -41,7 +41,7 @@ ALLOWED = {
     ("cause/names.py", "_servers"): "/etc/resolv.conf",
     ("cause/netlink.py", "_read"): "/sys/class/net, a name that the kernel gave",
     ("cause/network.py", "_down"): "/sys/class/net, a name of that directory",
-    ("cause/network.py", "_sockets"): "/proc/net, one of four names",
+    ("cause/network.py", "_rows"): "/proc/net, one of four names",
     ("cause/security_modules.py", "_lockdown"): "a file of securityfs",
     ("cause/security_modules.py", "_yama"): "a setting of the kernel",
     ("cause/sockets.py", "no_ipv6"): "settings of the kernel, of two interfaces",

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from socket import AF_INET, AF_INET6, AF_UNIX, AddressFamily
 
@@ -80,11 +81,7 @@ def _sockets(port: int) -> list[str]:
     """Return the users of a port."""
     inodes: dict[str, str] = {}
     for kind in ("tcp", "tcp6", "udp", "udp6"):
-        try:
-            rows = Path(f"/proc/net/{kind}").read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for row in rows:
+        for row in _rows(kind):
             words = row.split()
             if int(words[1].rpartition(":")[2], 16) != port:
                 continue
@@ -92,6 +89,8 @@ def _sockets(port: int) -> list[str]:
                 inodes[words[9]] = f"is bound to port {port} ({kind})"
             elif words[3] in _STATES:
                 inodes[words[9]] = f"{_STATES[words[3]]} port {port} ({kind})"
+            if len(inodes) > _MOST_USERS:
+                break
     found = []
     with proc.searched_once():
         for inode, what in inodes.items():
@@ -100,6 +99,15 @@ def _sockets(port: int) -> list[str]:
             else:
                 found.append(f"{_holder_of_socket(inode)} {what}")
     return found
+
+
+def _rows(kind: str) -> Iterator[str]:
+    """Yield the lines of a list of sockets one by one: a user can have a million sockets."""
+    try:
+        with Path(f"/proc/net/{kind}").open() as file:
+            yield from islice(file, 1, None)
+    except OSError:
+        pass
 
 
 def _holder_of_socket(inode: str) -> str:

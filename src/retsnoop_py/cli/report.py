@@ -16,7 +16,7 @@ from pathlib import Path
 
 from retsnoop_py.errors import BpfError, Interrupted, OutputError, RetsnoopError, UnavailableError
 from retsnoop_py.listener import Listener, Progress
-from retsnoop_py.text import printable_lines
+from retsnoop_py.text import printable, printable_lines
 
 #: The exit status that a shell reports for a program killed by SIGPIPE.
 BROKEN_PIPE = 141
@@ -184,4 +184,4 @@ class Console(Listener):
         """Return a progress bar, or lines in a pipe; nothing is shown in the first second."""
         from retsnoop_py.terminal import Aside, Bar
 
-        return Bar(what, unit, Aside(sys.stderr) if is_aside else sys.stderr)
+        return Bar(printable(what), unit, Aside(sys.stderr) if is_aside else sys.stderr)

@@ -20,6 +20,7 @@ from retsnoop_py.kernel.functions import ERROR_SHIFT, FuncFlags, Function, sourc
 from retsnoop_py.libbpf.facts import glob_match
 from retsnoop_py.package import read, user_file
 from retsnoop_py.settings_file import read_list, read_user_file
+from retsnoop_py.text import printable
 from retsnoop_py.value import Value
 
 __all__ = ["SHIPPED", "Rule", "apply_rules", "load", "ordinary_results", "parse"]
@@ -31,6 +32,9 @@ _OWN = "no-failure.txt"
 _RELEASE = r"([0-9]{1,4})\.([0-9]{1,4})"
 _WITHDRAWN = "failure"
 _FORM = "FUNCTION RESULT KERNELS REASON"
+#: Rules with wildcards in one file. Each is compared with each function of the kernel, and another
+#: user may have written the file (``sudo -E``): 100 rules and 60,000 functions take 3 s.
+_MOST_WILD = 100
 
 
 class Rule(Value):
@@ -57,7 +61,8 @@ def parse(text: str, name: str) -> list[Rule]:
 
     Raise :class:`DataError` with the file's ``name`` and the line number for an invalid line.
     """
-    rules = []
+    rules: list[Rule] = []
+    wild = 0
     for number, line in enumerate(text.split("\n"), 1):
         fields = line.split(None, 3)
         if not fields or fields[0].startswith("#"):
@@ -69,6 +74,12 @@ def parse(text: str, name: str) -> list[Rule]:
                 f"{name}:{number}: {error}",
                 f"a line is {_FORM}, such as: find_vma NULL * nothing is mapped there",
             ) from None
+        wild += _is_wild(rules[-1])
+        if wild > _MOST_WILD:
+            raise DataError(
+                f"{name}:{number}: more than {_MOST_WILD} functions have wildcards",
+                "name the functions, or use shorter wildcards for several of them",
+            )
     return rules
 
 
@@ -77,7 +88,7 @@ def _rule(fields: Sequence[str]) -> Rule:
         raise ValueError(f"{len(fields)} of 4 fields, {_FORM}")
     glob, result, kernels, reason = fields
     first, last = _kernels(kernels)
-    return Rule(glob, _error(result), reason.strip(), first, last)
+    return Rule(glob, _error(result), printable(reason.strip()), first, last)
 
 
 def _error(text: str) -> int | None:
@@ -141,21 +152,22 @@ def apply_rules(
     """
     kernel = _version(release)
     true_here = [rule for rule in rules if rule.first <= kernel <= rule.last]
-    named: dict[str, list[Rule]] = {}
-    for rule in true_here:
+    #: Places of rules in this list, because the order of rules counts.
+    named: dict[str, list[int]] = {}
+    for place, rule in enumerate(true_here):
         if not _is_wild(rule):
-            named.setdefault(rule.glob, []).append(rule)
-    any_wild = any(map(_is_wild, true_here))
+            named.setdefault(rule.glob, []).append(place)
+    wild = [place for place, rule in enumerate(true_here) if _is_wild(rule)]
     table = FunctionTable.of(functions)
     changed: dict[int, int] = {}
     reasons: dict[str, str] = {}
     for number, name in enumerate(table.names):
         if "." in name:
             name = source_name(name)  # noqa: PLW2901 - the name that rules have
-        if any_wild:
-            found = [r for r in true_here if r.glob == name or (_is_wild(r) and _matches(r, name))]
-        else:
-            found = named.get(name, [])
+        places = named.get(name, [])
+        if wild:
+            places = sorted([*places, *(one for one in wild if _matches(true_here[one], name))])
+        found = [true_here[place] for place in places]
         if not found:
             continue
         function = table[number]

@@ -19,6 +19,7 @@ import msgspec
 from retsnoop_py import package
 from retsnoop_py.errors import DataError, InputError
 from retsnoop_py.settings_file import read_user_file
+from retsnoop_py.text import printable
 from retsnoop_py.unprivileged import settings
 from retsnoop_py.vm.architecture import ARCHITECTURES, Architecture, host, qualified, split
 
@@ -28,8 +29,7 @@ DEFAULT = "6.12"
 #: The text for {flavour}, by the suffix of a kernel's name; Debian's architecture follows it.
 _FLAVOURS = (("", "cloud-"), ("-full", ""))
 #: Names of kernels and suites become folders of the cache.
-_Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$")]
-
+_Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*\Z")]
 
 #: The longest regular expression. Compiling one takes this process, matching another one.
 _LONGEST_PATTERN = 500
@@ -86,7 +86,9 @@ def read_catalog(
         for suffix, flavour in _FLAVOURS if "{flavour}" in entry.image else _FLAVOURS[:1]:
             image = entry.image.replace("{flavour}", flavour + arch.debian)
             full = qualified(arch, name + suffix)
-            found[full] = msgspec.structs.replace(entry, name=full, image=image, arch=arch.name)
+            found[full] = msgspec.structs.replace(
+                entry, name=full, image=image, arch=arch.name, about=printable(entry.about)
+            )
     return found
 
 

@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -241,6 +242,15 @@ def test_the_name_of_a_process_may_be_any_bytes() -> None:
         assert f"(PID {process.pid}) listens on" in user
         assert f"(PID {process.pid})" in bpf_programs._holder(process.pid)
         process.kill()
+
+
+def test_a_flood_of_sockets_at_a_port_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user can have a million sockets at one port (SO_REUSEPORT)."""
+    row = "  0: 0100007F:0050 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0"
+    monkeypatch.setattr(network, "_rows", lambda _: (f"{row} {number}" for number in count(1)))
+    monkeypatch.setattr(network, "_holder_of_socket", lambda inode: f"process {inode}")
+    found = network._sockets(80)
+    assert network._MOST_USERS < len(found) < 20
 
 
 def test_a_controller_that_no_cgroup_above_enables(

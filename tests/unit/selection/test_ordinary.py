@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.unit import cpu_limit
 
 from retsnoop_py.errors import DataError, InputError
 from retsnoop_py.kernel.functions import ERROR_SHIFT, FuncFlags, Function, ResultKind, ResultType
@@ -50,6 +51,26 @@ def test_no_log_that_nobody_asked_for_is_no_failure_where_the_function_is() -> N
     assert reasons == {"NULL of 'bpf_log_attr_create_vlog' is no failure": "no log was asked for"}
     (older,), none = apply_rules([log], load(), "6.12.0")
     assert (older, none) == (log, {})
+
+
+def test_a_file_with_many_rules_takes_little_time(home: Path) -> None:
+    """``sudo -E`` keeps the HOME of another user: 1 MiB of rules took more than an hour."""
+    own = home / "retsnoop-py/no-failure.txt"
+    own.parent.mkdir()
+    exact = "".join(f"exact{number} NULL * a reason\n" for number in range(30_000))
+    own.write_text("fun* NULL * a reason\n" + exact)
+    functions = [function(f"function_{number}", PTR) for number in range(1_000)]
+    with cpu_limit.at_most(5):
+        table, _ = apply_rules(functions, load(), "6.12")
+    assert all(one.flags & FuncFlags.NULL_OK for one in table)
+    own.write_text("".join(f"*a{number}* NULL * a reason\n" for number in range(101)))
+    with pytest.raises(DataError, match=r"no-failure.txt:101: more than 100 functions"):
+        load()
+
+
+def test_a_terminal_obeys_no_reason() -> None:
+    (rule,) = parse("find_vma NULL * a\x1b[2Jreason", "list")
+    assert rule.reason == "a\\x1b[2Jreason"
 
 
 def test_an_error_number_can_be_ordinary_too() -> None:

@@ -122,3 +122,21 @@ def test_an_unreadable_file_is_named(own: Path) -> None:
     own.write_bytes(b"\xff")
     with pytest.raises(DataError, match=f"{own}: not UTF-8"):
         catalog.catalog()
+
+
+def test_a_terminal_obeys_no_description(own: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``sudo -E`` keeps the HOME of another user."""
+    own.write_text('[kernel.rc]\nsuites = ["sid"]\nimage = "x"\nabout = "a\\u001b[2J\\nforged"\n')
+    main(["vm", "list"])
+    shown = capsys.readouterr().out
+    assert "a\\x1b[2J\\nforged" in shown
+    assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize(
+    "text", ['[kernel."rc\\n"]\nsuites = ["sid"]', '[kernel.rc]\nsuites = ["sid\\n"]']
+)
+def test_a_name_is_one_line(own: Path, text: str) -> None:
+    own.write_text(f"{text}\nimage = 'x'\n")
+    with pytest.raises(DataError):
+        catalog.catalog()
