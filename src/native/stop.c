@@ -20,7 +20,7 @@ static const int deadly = 3;
  */
 static const int64_t same_request_ns = 100 * 1000 * 1000;
 
-/* The previous handlers: those of Python. */
+/* The previous actions: usually handlers of Python, but a caller of the library may have others. */
 static struct sigaction before[NSIG];
 static bool watched[NSIG];
 static int count; /* atomic */
@@ -46,23 +46,41 @@ static bool is_new(void)
 	return true;
 }
 
-static void on_signal(int number)
+/* Takes effect when the handler returns, because signals are blocked in it. */
+static void act_by_default(int number)
+{
+	signal(number, SIG_DFL);
+	raise(number);
+}
+
+/* Does what the previous action of this signal does. */
+static void pass_on(int number, siginfo_t *info, void *context)
+{
+	const struct sigaction *action = &before[number];
+
+	if (action->sa_flags & SA_SIGINFO)
+		action->sa_sigaction(number, info, context);
+	else if (action->sa_handler == SIG_DFL)
+		act_by_default(number);
+	else if (action->sa_handler != SIG_IGN)
+		action->sa_handler(number);
+}
+
+static void on_signal(int number, siginfo_t *info, void *context)
 {
 	const int saved = errno;
 
-	if (is_new() && __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED) >= deadly) {
-		signal(number, SIG_DFL);
-		raise(number); /* takes effect when this handler returns */
-	} else {
-		before[number].sa_handler(number);
-	}
+	if (is_new() && __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED) >= deadly)
+		act_by_default(number);
+	else
+		pass_on(number, info, context);
 	errno = saved;
 }
 
 /* Count these signals from zero, then pass them to their present handlers. */
 void rsn_stop_watch(const int *numbers, int cnt)
 {
-	struct sigaction action = { .sa_handler = on_signal };
+	struct sigaction action = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };
 	int i;
 
 	__atomic_store_n(&count, 0, __ATOMIC_RELAXED);

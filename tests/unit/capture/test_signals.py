@@ -227,3 +227,20 @@ print(signals.count)
     ignored = "".join(f"signal.signal({name}, signal.SIG_IGN)\n" for name in ("HUP", "INT"))
     head = HEAD.replace("signals = Stop", f"{ignored}signals = Stop")
     assert ends(script, head) == (0, ["0", "1"])
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "printed"), [("SIG_IGN", 0, ["goes on"]), ("SIG_DFL", -signal.SIGTERM, [])]
+)
+def test_a_signal_without_a_handler_has_its_usual_effect(
+    action: str, status: int, printed: list[str]
+) -> None:
+    """Calling the constant SIG_DFL or SIG_IGN as a handler would be a crash."""
+    head = f"""
+import os, signal
+from retsnoop_py.libbpf import process
+signal.signal(signal.SIGTERM, signal.{action})
+process.watch_signals([signal.SIGTERM])
+"""
+    script = "os.kill(os.getpid(), signal.SIGTERM)\nprint('goes on')\n"
+    assert ends(script, head) == (status, printed)
