@@ -49,6 +49,7 @@ ALLOWED = {
     ("cause/sysctl.py", "_count"): "/proc, by a name of sysctl.toml",
     ("cause/sysctl.py", "_value"): "/proc/sys, by a name of sysctl.toml",
     ("cause/waiting/proc.py", "memory"): "/proc/PID/mem",
+    ("cause/waiting/proc.py", "net"): "/proc/PID/net, one of six names",
     ("cause/waiting/proc.py", "text_of"): "a file of /proc, of fixed names and process ids",
     ("load/attaching.py", "_missing"): "the kernel's symbols",
     ("load/attaching.py", "register_once"): "/dev/kmsg",

@@ -175,6 +175,28 @@ def test_a_unix_socket_whose_other_end_is_in_the_same_process() -> None:
     assert "for data from a socket pair" in one.sentence
 
 
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [("zz", "for data from a socket pair"), ("00010000", "What it waits for is not known")],
+)
+def test_the_path_of_a_unix_socket_is_no_row_of_the_kernels_list(
+    tmp_path: Path, flags: str, words: str
+) -> None:
+    """The kernel prints a path with a newline as it is."""
+    row = f"0000000000000001: 00000002 00000000 {flags} 0001 01"
+    with python(
+        f"os.chdir({str(tmp_path)!r})",
+        "a, b = socket.socketpair()",
+        "held = []",
+        "for _ in range(64):",
+        "    held.append(socket.socket(socket.AF_UNIX))",
+        f"    held[-1].bind('%dx\\n{row} %d v' % (_, os.fstat(a.fileno()).st_ino))",
+        "a.recv(1)",
+    ) as process:
+        (one,) = until(process.pid, "socket" if flags == "zz" else "unknown")
+    assert words in one.sentence
+
+
 def test_poll_of_one_descriptor_is_that_wait_with_its_limit() -> None:
     with python(
         "import select",

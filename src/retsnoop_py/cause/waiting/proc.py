@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 from retsnoop_py.cause.search import Search, together
@@ -87,9 +88,16 @@ def link(pid: int, name: str) -> str:
         return ""
 
 
-def net(pid: int, name: str) -> list[list[str]]:
-    """Return the words of each row of /proc/PID/net/NAME, without the heading."""
-    return [row.split() for row in text(pid, f"net/{name}").splitlines()[1:]]
+def net(pid: int, name: str) -> Iterator[str]:
+    """Yield the rows of /proc/PID/net/NAME, without the heading.
+
+    One by one: a user can have a million sockets.
+    """
+    try:
+        with open(f"/proc/{pid}/net/{name}", errors="replace", newline="\n") as file:
+            yield from islice(file, 1, None)
+    except OSError:
+        pass
 
 
 def memory(pid: int, address: int, size: int) -> bytes:

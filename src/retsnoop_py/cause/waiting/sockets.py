@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from struct import calcsize, pack, unpack_from
 
@@ -49,7 +50,7 @@ def of_socket(thread: Blocked, inode: str, *, writing: bool) -> Finding | None:
 
 def _connection(pid: int, inode: str) -> Connection | None:
     for kind in ("tcp", "tcp6", "udp", "udp6", "raw"):
-        for row in proc.net(pid, kind):
+        for row in map(str.split, proc.net(pid, kind)):
             if len(row) > 9 and row[9] == inode:
                 queue = int(row[4].partition(":")[0], 16)
                 return Connection(kind, row[3], _address(row[1]), _address(row[2]), queue)
@@ -133,7 +134,7 @@ def _connecting(address: Address, facts: tuple[tuple[str, int | str], ...] = ())
 def _local_peer(pid: int, found: Connection) -> tuple[int, str]:
     """Return the local process at the other end, or 0 and a remark on a search cut short."""
     for kind in ("tcp", "tcp6"):
-        for row in proc.net(pid, kind):
+        for row in map(str.split, proc.net(pid, kind)):
             if len(row) < 10 or row[9] == "0":
                 continue
             if (_address(row[1]), _address(row[2])) == (found.remote, found.local):
@@ -151,11 +152,11 @@ def _target(thread: Blocked) -> Address | None:
 
 
 def _of_unix(thread: Blocked, inode: str, *, writing: bool) -> Finding | None:
-    row = next((one for one in proc.net(thread.pid, "unix") if one[6:7] == [inode]), None)
+    row = _unix_row(thread.pid, inode)
     if row is None:
         return None
-    path = row[7] if len(row) > 7 else ""
-    if int(row[3], 16) & 0x10000:  # SO_ACCEPTCON
+    flags, path = row
+    if flags & 0x10000:  # SO_ACCEPTCON
         return Finding(
             "accept",
             f"{{waits}} for a client to connect to the socket {show(path)}",
@@ -182,7 +183,7 @@ def _of_unix(thread: Blocked, inode: str, *, writing: bool) -> Finding | None:
         end = f"It has the other end itself (descriptor {own[0].descriptor})."
     else:
         end = holders.remark
-    service = _name_of(thread.pid, peer)
+    service = (_unix_row(thread.pid, str(peer)) or (0, ""))[1]
     what = "that the other end reads its data" if writing else "data"
     place = f"the socket {show(path or service)}" if path or service else "a socket pair"
     text = (
@@ -201,10 +202,27 @@ def _of_unix(thread: Blocked, inode: str, *, writing: bool) -> Finding | None:
     )
 
 
-def _name_of(pid: int, inode: int) -> str:
-    return next(
-        (one[7] for one in proc.net(pid, "unix") if one[6:7] == [str(inode)] and len(one) > 7), ""
-    )
+#: A row of /proc/net/unix: flags, inode and path.
+_UNIX_ROW = re.compile(
+    r"[0-9a-f]+: [0-9A-F]{8} [0-9A-F]{8} ([0-9A-F]{8}) [0-9A-F]{4} [0-9A-F]{2} +([0-9]+)(?: (.*))?",
+    re.ASCII,
+)
+
+
+def _unix_row(pid: int, inode: str) -> tuple[int, str] | None:
+    """Return the flags and the path of a unix socket; None if they are not known for certain.
+
+    The kernel prints a path with a newline as it is, so that each user can add rows to the list.
+    Then two rows have the same inode.
+    """
+    found = [
+        row
+        for line in proc.net(pid, "unix")
+        if inode in line and (row := _UNIX_ROW.match(line)) is not None and row[2] == inode
+    ]
+    if len(found) != 1:
+        return None
+    return int(found[0][1], 16), found[0][3] or ""
 
 
 def _unix_peer(inode: int) -> int:
