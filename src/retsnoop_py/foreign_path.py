@@ -46,6 +46,9 @@ _OF_KERNEL = frozenset(
         0x6E667364,  # nfsd
         0x67596969,  # rpc_pipefs
         0x6C6F6F70,  # binder
+        0x5A3C69F0,  # apparmorfs, to which links of securityfs lead
+        0xABBA1974,  # xenfs
+        0x76A9F425,  # ocfs2_dlmfs
         0x0A647361,  # functionfs
         *(0x6E736673, 0x50494446, 0x09041934),  # nsfs, pidfs, anon_inodefs
     }

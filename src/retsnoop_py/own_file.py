@@ -37,6 +37,7 @@ __all__ = [
     "open_folder",
     "open_for_writing",
     "short_name",
+    "temporary_base",
     "write",
 ]
 
@@ -270,6 +271,17 @@ def is_safe_for_new(folder: Path) -> bool:
     It is also true for /tmp, where others can create files of their own. See :func:`is_own_place`.
     """
     return _is_safe_place(folder, _is_roots)
+
+
+def temporary_base() -> Path:
+    """Return the folder for temporary files: TMPDIR, but /tmp if others can change TMPDIR.
+
+    ``sudo -E`` keeps TMPDIR. There, another user could replace root's new folder by a link.
+    """
+    import tempfile
+
+    base = Path(tempfile.gettempdir())
+    return base if is_safe_for_new(base) else Path("/tmp")  # noqa: S108 - it is sticky
 
 
 def _is_safe_place(folder: Path, is_safe: Callable[[os.stat_result], bool]) -> bool:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import os
 import stat
@@ -17,6 +18,7 @@ from retsnoop_py.cli.load import _write_files
 from retsnoop_py.cli.verdict import Judge
 from retsnoop_py.errors import OutputError
 from retsnoop_py.kernel.debuginfod import Debuginfod
+from retsnoop_py.libbpf.reader import spool_directory
 from retsnoop_py.load.model import VERSION, LoadResult
 from retsnoop_py.options import live
 from retsnoop_py.settings import VerdictSettings
@@ -152,6 +154,37 @@ def test_the_folder_above_a_linked_one_is_where_the_link_leads(tmp_path: Path) -
     (tmp_path / "link").symlink_to(theirs / "inner")
     assert own_file.is_own_place(tmp_path / "bin")
     assert not own_file.is_own_place(Path(f"{tmp_path}/link/../bin"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files of others take root to make")
+def test_roots_temporary_files_are_where_only_root_can_replace_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """``sudo -E`` keeps TMPDIR."""
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    assert own_file.temporary_base() == tmp_path
+    assert spool_directory() == str(tmp_path)
+    os.chown(tmp_path, 65534, 65534)
+    try:
+        assert own_file.temporary_base() == Path("/tmp")
+        assert spool_directory() in ("/var/tmp", "/tmp")
+    finally:
+        os.chown(tmp_path, 0, 0)
+
+
+def test_all_temporary_files_are_in_a_folder_that_was_checked() -> None:
+    folder = Path(own_file.__file__).parent
+    names = ("NamedTemporaryFile", "SpooledTemporaryFile", "TemporaryFile", "TemporaryDirectory")
+    calls = [
+        (path.name, {one.arg for one in node.keywords})
+        for path in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func).endswith((*names, "mkdtemp", "mkstemp"))
+    ]
+    assert len(calls) > 5
+    assert [name for name, given in calls if "dir" not in given] == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="files of others take root to make")

@@ -30,6 +30,7 @@ from retsnoop_py.load.model import Condition, Explained, LoadResult
 from retsnoop_py.load.shape import Shape, parse_shapes
 from retsnoop_py.options import values
 from retsnoop_py.options.table import HOST
+from retsnoop_py.own_file import temporary_base
 from retsnoop_py.package import program
 from retsnoop_py.settings import SelectionSettings, Settings, ViewSettings
 from retsnoop_py.value import Value
@@ -330,7 +331,7 @@ def _with_chains(
     vmlinux with DWARF. If the kernel cannot be traced, yield no result.
     """
     try:
-        made = TemporaryDirectory(prefix="retsnoop-load-")
+        made = TemporaryDirectory(prefix="retsnoop-load-", dir=temporary_base())
     except OSError as error:
         current().warn(
             f"retsnoop-py cannot trace loads that fail without a message: {error.strerror}; "

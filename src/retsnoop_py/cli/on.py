@@ -325,7 +325,9 @@ class _Outlet:
                 self._show(stream, data)
                 return
             if name not in self._parts:
-                spool: _Waiting = tempfile.SpooledTemporaryFile(_IN_MEMORY)  # noqa: SIM115 - kept
+                spool: _Waiting = tempfile.SpooledTemporaryFile(  # noqa: SIM115 - kept
+                    _IN_MEMORY, dir=str(own_file.temporary_base())
+                )
                 self._parts[name] = (spool, [])
             file, sizes = self._parts[name]
             file.write(data)

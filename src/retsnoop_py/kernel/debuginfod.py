@@ -32,6 +32,9 @@ _MISS_TTL = 600
 _CHUNK = 1 << 16
 #: Bytes that must arrive in each ``$DEBUGINFOD_TIMEOUT`` (elfutils checks only the first).
 _SLOWEST = 100_000
+#: Bytes of a download without ``$DEBUGINFOD_MAXSIZE``: a server must not fill the disk. The debug
+#: file of a kernel has 0.3 to 2 GB.
+_LARGEST = 8 << 30
 #: Seconds between two checks of a download.
 _LOOK_S = 0.05
 _SCHEMES = ("http://", "https://", "file://")
@@ -258,8 +261,9 @@ class _Download(threading.Thread):
             raise OSError(f"the connection broke after {self.done} of {length} bytes")
 
     def _check(self, size: int) -> None:
-        if self._max_size and size > self._max_size:
-            raise DataError(f"it is larger than DEBUGINFOD_MAXSIZE, {self._max_size} bytes")
+        most = self._max_size or _LARGEST
+        if size > most:
+            raise DataError(f"it is larger than DEBUGINFOD_MAXSIZE, {most} bytes")
 
 
 def _may_ask(url: str) -> bool:

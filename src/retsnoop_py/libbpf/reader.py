@@ -11,6 +11,7 @@ from typing import Self
 from retsnoop_py._bpf import ffi, lib
 from retsnoop_py.errors import BpfError
 from retsnoop_py.libbpf.object import BpfMap, BpfObject, check
+from retsnoop_py.own_file import is_safe_for_new
 from retsnoop_py.value import Value
 
 
@@ -65,9 +66,11 @@ class ReaderStats(Value):
 def spool_directory() -> str:
     """Return the folder for waiting records: ``$TMPDIR``, or ``/var/tmp`` instead of ``/tmp``.
 
-    ``/tmp`` is often in memory. The file has no name, so no other user can prepare it.
+    ``/tmp`` is often in memory. The file has no name, so no other user can prepare it. But another
+    user's TMPDIR can be a file system of that user (FUSE), which would get root's records.
     """
-    wanted = (os.environ.get("TMPDIR"), "/var/tmp")  # noqa: S108
+    given = os.environ.get("TMPDIR", "")
+    wanted = (given if given and is_safe_for_new(Path(given)) else "", "/var/tmp")  # noqa: S108
     return next((name for name in wanted if name and Path(name).is_dir()), "/tmp")  # noqa: S108
 
 

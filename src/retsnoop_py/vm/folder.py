@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from retsnoop_py.errors import InputError, OutputError
-from retsnoop_py.own_file import Refused, is_safe_for_new, open_folder
+from retsnoop_py.own_file import Refused, open_folder, temporary_base
 
 __all__ = ["Writable", "make_folder", "remove_tree", "writable"]
 
@@ -56,9 +56,7 @@ def make_folder() -> Path:
     could replace the folder by a link, and the guest would write where the link leads.
     """
     try:
-        base = Path(tempfile.gettempdir())
-        if not is_safe_for_new(base):
-            base = Path("/tmp")  # noqa: S108 - mkdtemp() makes a folder of this user
+        base = temporary_base()
         _sweep(base)
         return Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base)).resolve()
     except OSError as error:

@@ -178,6 +178,16 @@ def test_a_file_larger_than_the_environment_allows_is_left(server, environ, tell
     assert Debuginfod({**environ, "DEBUGINFOD_MAXSIZE": "0"}).find(BUILD_ID)
 
 
+def test_a_server_without_end_does_not_fill_the_disk(server, environ, monkeypatch):
+    server.files[PATH] = FILE
+    server.tells_length = False
+    monkeypatch.setattr("retsnoop_py.kernel.debuginfod._LARGEST", 500000)
+    client = Debuginfod(environ)
+    assert client.find(BUILD_ID) is None
+    assert "larger than" in client.tried[0][1]
+    assert not list(client.cache.rglob("*"))[1:]
+
+
 @pytest.mark.parametrize(("name", "why"), [("MAXTIME", "longer than"), ("TIMEOUT", "100 kB")])
 def test_a_server_that_gives_a_little_now_and_then_is_given_up(server, environ, name, why):
     server.files[PATH] = FILE
