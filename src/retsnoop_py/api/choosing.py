@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Chosen",
     "Survey",
+    "call_of",
     "counterpart",
     "explain_session",
     "session_of",
@@ -409,10 +410,22 @@ def session_of(sessions: Sequence[Session], call: SystemCall) -> Session | None:
     return max(found, key=lambda one: one.end_ns) if found else None
 
 
+def call_of(witnessed: Witnessed, session: Session) -> SystemCall | None:
+    """Return the system call of a session: the first one that ended after it in its thread."""
+    found = [one for one in witnessed.calls if one.tid == session.tid and one.time >= session.end_ns]
+    return min(found, key=lambda one: one.time) if found else None
+
+
 def with_reason(
-    explained: told.ExplainedCall, chosen: Chosen, witnessed: Witnessed
+    explained: told.ExplainedCall,
+    chosen: Chosen,
+    witnessed: Witnessed,
+    again: SystemCall | None = None,
 ) -> told.ExplainedCall:
-    """Return the explained call with its meaning for the user."""
+    """Return the explained call with its meaning for the user.
+
+    ``again`` is the call in the run that observed the condition, if that is a further run.
+    """
     call, choice = chosen.call, chosen.choice
     if chosen.is_answer:
         return _of_answer(explained, chosen)
@@ -420,7 +433,10 @@ def with_reason(
         return explained
     said = tuple(one.text for one in explained.said)
     condition = _condition(explained)
-    scene = Scene(call, witnessed, _identity(call), said, _functions(explained), *condition)
+    scene = Scene(
+        *(call, witnessed, _identity(call), said, _functions(explained)),
+        *(*condition, again.arguments if again is not None else ()),
+    )
     reason = reason_of(scene)
     reported = None
     if choice is not None:

@@ -23,6 +23,7 @@ from msgspec import structs
 from retsnoop_py.api.choosing import (
     Chosen,
     Survey,
+    call_of,
     counterpart,
     session_of,
     with_reason,
@@ -45,7 +46,7 @@ from retsnoop_py.attach.features import Features
 from retsnoop_py.capture.command import Command, find_user
 from retsnoop_py.capture.hang import HangWatch
 from retsnoop_py.capture.witness import Witness
-from retsnoop_py.cause.events import Witnessed
+from retsnoop_py.cause.events import SystemCall, Witnessed
 from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError, UsageError
 from retsnoop_py.kernel.errno import ERRNO_NAMES
 from retsnoop_py.kernel.facts import KernelFacts
@@ -173,6 +174,7 @@ class Inquiry:
         self._kernel = ("", "")
         #: The witness's records of the last run.
         self._witnessed = Witnessed()
+        self._repeated: SystemCall | None = None
         #: The waits of the threads when the first run was ended early.
         self._waits: tuple[told.Waiting, ...] = ()
         #: The functions of the last run.
@@ -207,7 +209,7 @@ class Inquiry:
             rows += _told(requests, chosen.failing if chosen is not None and is_request else None)
         if chosen is None:
             return self._whole(rows, None, self._nothing(survey, failed=failed))
-        explained = with_reason(self._explained(chosen), chosen, survey.witnessed)
+        explained = self._meant(chosen, survey)
         return self._whole(rows, explained, None)
 
     def _hanging(self, survey: Survey, chosen: Chosen | None) -> told.Why:
@@ -217,8 +219,13 @@ class Inquiry:
             chosen = found if found is not None and found.is_reported else None
         explained = None
         if chosen is not None:
-            explained = with_reason(self._explained(chosen), chosen, survey.witnessed)
+            explained = self._meant(chosen, survey)
         return self._whole(survey.failures(chosen), explained, None)
+
+    def _meant(self, chosen: Chosen, survey: Survey) -> told.ExplainedCall:
+        """Return the explanation with its meaning for the user."""
+        explained = self._explained(chosen)
+        return with_reason(explained, chosen, survey.witnessed, self._repeated)
 
     def _explained(self, chosen: Chosen) -> told.ExplainedCall:
         """Return the explanation from the kernel's functions."""
@@ -458,6 +465,7 @@ class Inquiry:
         found = self._same(kept, choice) or _best(kept, chain)
         if found is None:
             return None, f"it did not fail again{self._because_of_input()}"
+        self._repeated = call_of(self._witnessed, found)
         if not found.paths:
             return found, "no probe in the blocks of the followed functions fired"
         return found, None

@@ -267,7 +267,7 @@ def _is_of_caller(scene: Scene, name: str, values: Mapping[str, int]) -> bool:
     base, *members = re.split(r"->|\.", name)
     if members:
         return base in _COPIES
-    given = {one & 0xFFFFFFFF for one in scene.call.arguments}
+    given = {one & 0xFFFFFFFF for one in scene.given or scene.call.arguments}
     is_telling = values[name] != 0 or name in _AMOUNTS
     return is_telling and values[name] & 0xFFFFFFFF in given
 

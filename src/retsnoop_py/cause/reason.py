@@ -38,7 +38,8 @@ class Scene(Value):
 
     ``who`` is the process's identity, ``said`` the kernel messages during the call. ``chain``: the
     kernel functions that failed in the call, outermost first; empty if unknown. ``condition``: the
-    deciding comparison in C, ``values`` its values by expression.
+    deciding comparison in C, ``values`` its values by expression. ``given``: the arguments of the
+    call in the run that observed them, where addresses differ; empty if that is the run of ``call``.
     """
 
     call: SystemCall
@@ -48,6 +49,7 @@ class Scene(Value):
     chain: tuple[str, ...] = ()
     condition: str | None = None
     values: tuple[tuple[str, int], ...] = ()
+    given: tuple[int, ...] = ()
 
     @property
     def path(self) -> str | None:

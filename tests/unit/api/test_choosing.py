@@ -250,3 +250,12 @@ def test_words_alone_do_not_choose_what_a_command_looked_for() -> None:
     assert said.nothing(failed=True, status=1).endswith(
         'this decision itself, and wrote "fatal: module x not found"'
     )
+
+
+def test_the_call_of_a_session_is_the_next_one_that_ends_in_its_thread() -> None:
+    ended = [replace(CALL, time=time, tid=tid) for time, tid in ((5, 3), (9, 4), (12, 3), (20, 3))]
+    found = session(call("do_mount", "EINVAL"), tid=3)
+    found.end_ns = 10
+    assert choosing.call_of(Witnessed(tuple(ended)), found) is ended[2]
+    found.end_ns = 21
+    assert choosing.call_of(Witnessed(tuple(ended)), found) is None

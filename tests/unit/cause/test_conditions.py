@@ -17,6 +17,7 @@ from retsnoop_py.cause.flags import bits_of, flag_rows
 from retsnoop_py.cause.kinds import KINDS
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.reasons import reason_of
+from retsnoop_py.value import replace
 
 
 def reason(condition: str, *arguments: int, **values: int) -> Reason | None:
@@ -48,6 +49,17 @@ def test_a_value_and_what_is_allowed(condition: str, values: dict[str, int], tex
     assert found is not None
     assert (found.kind, found.text) == ("out-of-range", text)
     assert not found.is_seen_later
+
+
+def test_an_address_is_that_of_the_run_that_observed_it() -> None:
+    call = failed("futex", errno.EINVAL, arguments=(0x7F0000001001, 0, 0, 0, 0, 0))
+    tested = ("(uaddr & 3) != 0", (("uaddr", 0x7F7777771001),))
+    scene = Scene(call, Witnessed((call,)), Identity(0, 0), (), (), *tested)
+    assert rejected_value(scene) is None
+    again = replace(scene, given=(0x7F7777771001, 0, 0, 0, 0, 0))
+    found = rejected_value(again)
+    assert found is not None
+    assert found.text == "uaddr is not a multiple of 4."
 
 
 @pytest.mark.parametrize("condition", ["flags > 7", "(flags & 0xfffffff8) != 0"])
