@@ -58,6 +58,8 @@ def test_a_failing_bpf_call_is_led_to_its_condition(machine: Machine) -> None:
     assert call["arguments"][0]["text"] == "BPF_MAP_CREATE"
     origin = call["origin"]
     assert origin["function"]["name"] == "array_map_alloc_check"
+    operand = {"name": "attr->key_size", "argument": 2, "parameter": "uattr", "member": True}
+    assert call["given"] == [operand]
     assert origin["made"] == "constant"
     # keys of 8 bytes where an array takes 4
     assert [one["value"] for one in origin["decided"]["operands"]] == [8]

@@ -412,7 +412,9 @@ def session_of(sessions: Sequence[Session], call: SystemCall) -> Session | None:
 
 def call_of(witnessed: Witnessed, session: Session) -> SystemCall | None:
     """Return the system call of a session: the first one that ended after it in its thread."""
-    found = [one for one in witnessed.calls if one.tid == session.tid and one.time >= session.end_ns]
+    found = [
+        one for one in witnessed.calls if one.tid == session.tid and one.time >= session.end_ns
+    ]
     return min(found, key=lambda one: one.time) if found else None
 
 
@@ -436,6 +438,7 @@ def with_reason(
     scene = Scene(
         *(call, witnessed, _identity(call), said, _functions(explained)),
         *(*condition, again.arguments if again is not None else ()),
+        frozenset(one.name for one in explained.given),
     )
     reason = reason_of(scene)
     reported = None

@@ -21,7 +21,7 @@ class Explanation:
     """The explanation of session ``said``: its outermost call, of ``function``, gave ``error``."""
 
     def __init__(self, said: to.Session, function: str, error: str) -> None:
-        self._said = said
+        self.session = said
         self._function = function
         self._error = error
         self._origins = {one.seq: one for one in said.paths}
@@ -34,7 +34,9 @@ class Explanation:
 
     def _chain(self) -> list[to.StackEntry]:
         return [
-            one for one in self._said.stack or () if one.call is not None and not one.call.interrupt
+            one
+            for one in self.session.stack or ()
+            if one.call is not None and not one.call.interrupt
         ]
 
     def origin(self) -> to.Origin | None:
@@ -54,7 +56,7 @@ class Explanation:
             origin = found.origin
             inside = [
                 one
-                for one in self._said.paths
+                for one in self.session.paths
                 if _plain(one.function.name) == _plain(origin.callee or "")
                 and one.seq > origin.seq
                 and one.result.error == origin.result.error
@@ -109,7 +111,7 @@ class Explanation:
         """Return the functions on the kernel's stack from a traced call to the next traced one."""
         found: set[str] = set()
         is_below = False
-        for one in self._said.stack or ():
+        for one in self.session.stack or ():
             if one.call is not None and not one.call.interrupt:
                 if is_below:
                     break
@@ -139,7 +141,7 @@ class Explanation:
             name = _given_by(origin) if found else _tested_name(origin)
             inside = [
                 one
-                for one in self._said.paths
+                for one in self.session.paths
                 if _plain(one.function.name) == name
                 and one.seq > origin.seq
                 and one not in found
@@ -174,7 +176,7 @@ class Explanation:
         self, unknown: str | None = None, deduced: to.Origin | None = None
     ) -> told.ExplainedCall:
         """Return the explained call; ``deduced`` is the origin in a callee without a path."""
-        said = self._said
+        said = self.session
         links = self._made()
         if deduced is None and links and links[-1].origin.made == "callee":
             below = self._below(links[-1].origin)

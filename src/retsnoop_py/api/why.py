@@ -38,6 +38,7 @@ from retsnoop_py.api.failing import (
     presets_for,
     syscall_globs,
 )
+from retsnoop_py.api.given import given_operands
 from retsnoop_py.api.runs import Replayed, Run
 from retsnoop_py.api.spent import Spent
 from retsnoop_py.api.waiting import still_ran, told_waits, with_lines
@@ -256,7 +257,9 @@ class Inquiry:
             )
             chain = chain_of(found)
             follow = self._next(explanation, found, follow) if inner is None else []
-        return self._with_lines(explanation.call(unknown or self._why_no_line(), inner))
+        call = self._with_lines(explanation.call(unknown or self._why_no_line(), inner))
+        given = given_operands(self._facts, explanation.session, inner or call.origin)
+        return structs.replace(call, given=given)
 
     def _with_lines(self, call: told.ExplainedCall) -> told.ExplainedCall:
         """Return the call with the chain's lines, which the run with all functions omits."""

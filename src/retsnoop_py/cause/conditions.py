@@ -262,12 +262,12 @@ def _is_of_caller(scene: Scene, name: str, values: Mapping[str, int]) -> bool:
     """Return whether the caller chose the value of this expression."""
     if values.get(name) is None:
         return False
-    if is_copy(scene.call.name, name):
+    if name in scene.given or is_copy(scene.call.name, name):
         return True
     base, *members = re.split(r"->|\.", name)
     if members:
         return base in _COPIES
-    given = {one & 0xFFFFFFFF for one in scene.given or scene.call.arguments}
+    given = {one & 0xFFFFFFFF for one in scene.again or scene.call.arguments}
     is_telling = values[name] != 0 or name in _AMOUNTS
     return is_telling and values[name] & 0xFFFFFFFF in given
 

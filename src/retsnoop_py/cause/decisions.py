@@ -34,6 +34,7 @@ class Meaning(Struct, frozen=True, forbid_unknown_fields=True):
     advice: tuple[str, ...]
     given: tuple[tuple[int, ...], ...] = ()
     between: tuple[tuple[int, int, int], ...] = ()
+    unaligned: tuple[tuple[int, int], ...] = ()
     families: tuple[int, ...] = ()
     functions: tuple[str, ...] = ()
     condition: str = ""
@@ -92,6 +93,8 @@ def _call_fits(row: Meaning, scene: Scene) -> bool:
     if any(call.arguments[at] & 0xFFFFFFFF not in values for at, *values in row.given):
         return False
     if any(not low <= call.arguments[at] & 0xFFFFFFFF <= high for at, low, high in row.between):
+        return False
+    if any(call.arguments[at] % size == 0 for at, size in row.unaligned):
         return False
     if row.families and (call.address is None or call.address.family not in row.families):
         return False

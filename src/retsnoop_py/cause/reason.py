@@ -38,8 +38,9 @@ class Scene(Value):
 
     ``who`` is the process's identity, ``said`` the kernel messages during the call. ``chain``: the
     kernel functions that failed in the call, outermost first; empty if unknown. ``condition``: the
-    deciding comparison in C, ``values`` its values by expression. ``given``: the arguments of the
-    call in the run that observed them, where addresses differ; empty if that is the run of ``call``.
+    deciding comparison in C, ``values`` its values by expression. ``again``: the arguments of the
+    call in the run that observed them, because addresses differ; empty for the run of ``call``.
+    ``given``: the operands of the condition that are arguments of the call, by its code.
     """
 
     call: SystemCall
@@ -49,7 +50,8 @@ class Scene(Value):
     chain: tuple[str, ...] = ()
     condition: str | None = None
     values: tuple[tuple[str, int], ...] = ()
-    given: tuple[int, ...] = ()
+    again: tuple[int, ...] = ()
+    given: frozenset[str] = frozenset()
 
     @property
     def path(self) -> str | None:

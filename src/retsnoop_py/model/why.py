@@ -58,6 +58,20 @@ class FailingChainCall(Struct, omit_defaults=True, frozen=True):
     frame: Frame | None = None
 
 
+class GivenOperand(Struct, omit_defaults=True, frozen=True):
+    """An operand of the condition that is an argument of the system call.
+
+    ``name`` is the expression in the condition. ``argument`` is the argument's number from 1,
+    ``parameter`` its name in the kernel. ``member``: the operand is a member of the struct that the
+    argument points to. The code of each function on the way shows this.
+    """
+
+    name: str
+    argument: int
+    parameter: str
+    member: bool = False
+
+
 class Reported(Struct, omit_defaults=True, frozen=True):
     """The evidence for choosing this call among the failed calls.
 
@@ -80,7 +94,8 @@ class ExplainedCall(Struct, omit_defaults=True, frozen=True):
     ``time`` is the end of the call, as in sessions. ``user`` is the innermost place in the program
     itself, outside of libraries. ``chain`` lists the functions that failed, outermost first.
     ``origin`` is the call that created the error, and ``origin.decided`` its deciding condition;
-    missing if no function could be followed. If that condition tested results of other calls,
+    missing if no function could be followed. ``given`` lists its operands that are arguments of the
+    call. If that condition tested results of other calls,
     ``tested`` lists the origins of these results, outer calls first. If ``origin`` received the
     error from a function that cannot be followed, ``deduced`` is the origin inside that function.
     It is derived from the function's code, and only if the arguments alone decide. ``said`` lists
@@ -110,6 +125,7 @@ class ExplainedCall(Struct, omit_defaults=True, frozen=True):
     what: str | None = None
     reason: Reason | None = None
     reported: Reported | None = None
+    given: tuple[GivenOperand, ...] = ()
 
 
 class Waiting(Struct, omit_defaults=True, frozen=True):

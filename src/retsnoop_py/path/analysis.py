@@ -108,6 +108,16 @@ class FunctionPaths:
         blocks = tuple(self.graph.blocks[index].start for index in way.blocks)
         return self._origin(blocks, way, decision)
 
+    def parameter(self, name: str) -> int | None:
+        """Return the number of the argument register of a parameter, from 0; None if unknown."""
+        register = self._namer.register_of(name)
+        arguments = self.graph.machine.arguments
+        return arguments.index(register) if register in arguments else None
+
+    def name_of(self, address: int) -> str | None:
+        """Return the name of the function at an address, or None."""
+        return self._namer.name_of(address)
+
     def calls(self) -> set[str]:
         """Return the names of the functions that the function calls or jumps to."""
         insns = [one for block in self.graph.blocks for one in block.insns]

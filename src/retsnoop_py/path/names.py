@@ -546,6 +546,10 @@ class Namer:
             self._returned_types[name] = proto.arg if proto is not None else 0
         return self._returned_types[name]
 
+    def register_of(self, parameter: str) -> str | None:
+        """Return the register in which the caller passes a parameter, by its name."""
+        return next((one for one, named in self._read_params() if named.text == parameter), None)
+
     def _param(self, register: str) -> _Named | None:
         if self._params is None:
             self._params = dict(self._read_params())

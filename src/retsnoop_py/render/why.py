@@ -27,6 +27,7 @@ from retsnoop_py.model.why import (
     ExplainedCall,
     FailedCall,
     FailingChainCall,
+    GivenOperand,
     Reason,
     Why,
 )
@@ -171,6 +172,10 @@ class WhyPage:
         if call.deduced is not None:
             yield f"    {printable(call.deduced.function.name)} (by its arguments, not followed)"
             yield from origin_lines(call.deduced, 8, self._palette, self._width)
+        if call.given:
+            yield ""
+            for given in call.given:
+                yield from wrapped(printable(_given(given, call.syscall)), 4, self._width)
 
     def _place_of(self, call: FailingChainCall) -> str:
         frame = call.frame
@@ -203,6 +208,17 @@ class WhyPage:
             mark = paint("!", self._palette.mark) if one.chosen else " "
             kept = f"  {mark} {pad(name, wide)}  {pad(error, wider)}  {one.count:>{count}}"
             yield f"{kept}  {printable(one.probing or '')}".rstrip()
+
+
+def _given(given: GivenOperand, syscall: str) -> str:
+    """Return which argument of the system call an operand is."""
+    plain = given.name.rpartition("->")[2]
+    argument = f"argument {given.argument} of {syscall}()"
+    if given.parameter != plain:
+        argument += f", {given.parameter}"
+    if given.member:
+        return f"{given.name} is in the struct that the caller passed as {argument}"
+    return f"{given.name} is {argument}"
 
 
 def _certainty(call: ExplainedCall) -> str:

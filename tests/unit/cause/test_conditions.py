@@ -56,8 +56,7 @@ def test_an_address_is_that_of_the_run_that_observed_it() -> None:
     tested = ("(uaddr & 3) != 0", (("uaddr", 0x7F7777771001),))
     scene = Scene(call, Witnessed((call,)), Identity(0, 0), (), (), *tested)
     assert rejected_value(scene) is None
-    again = replace(scene, given=(0x7F7777771001, 0, 0, 0, 0, 0))
-    found = rejected_value(again)
+    found = rejected_value(replace(scene, again=(0x7F7777771001, 0, 0, 0, 0, 0)))
     assert found is not None
     assert found.text == "uaddr is not a multiple of 4."
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import mmap
 import os
 import select
 import signal
@@ -244,4 +245,18 @@ def test_no_usual_meaning_hides_another() -> None:
     for number, row in enumerate(rows):
         for later in rows[number + 1 :]:
             if set(row.calls) & set(later.calls) and set(row.errors) & set(later.errors):
-                assert row.given or row.between or row.families, later.text
+                assert row.given or row.between or row.unaligned or row.families, later.text
+
+
+def test_a_range_of_memory_is_blamed_for_what_it_has() -> None:
+    page = mmap.PAGESIZE
+
+    def remapped(*arguments: int) -> str:
+        return reason(call("mremap", errno.EINVAL, arguments=(*arguments, 0))).text
+
+    assert remapped(page + 1, page, page, 0, 0) == "The address is no multiple of the page size."
+    assert remapped(page, page, 0, 0, 0) == "The new length is 0."
+    assert "MREMAP_MAYMOVE" in remapped(page, page, page, 2, page)
+    assert "new address is no multiple" in remapped(page, page, page, 3, 17)
+    assert "overlap" in remapped(page, page, page, 3, 2 * page)
+    assert "flag" in reason(call("msync", errno.EINVAL, arguments=(page, page, 64, 0, 0, 0))).text

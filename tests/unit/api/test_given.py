@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which operands of a condition are arguments of the system call, on functions compiled here."""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.unit.path import test_passed
+from tests.unit.path.measured import types_of
+from tests.unit.path.test_decide import FLAGS, OWN_FLAGS, Built
+from tests.unit.path.test_deduce import graph_of
+
+from retsnoop_py.api import given
+from retsnoop_py.api.given import given_operands
+from retsnoop_py.errors import UnavailableError
+from retsnoop_py.kernel.btf import Kind
+from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
+from retsnoop_py.model import session as to
+from retsnoop_py.model.why import GivenOperand
+from retsnoop_py.path.analysis import FunctionPaths
+from retsnoop_py.path.insn import Flow
+from retsnoop_py.path.machines import machine_named
+from retsnoop_py.path.names import Namer
+
+CHAIN = ("__x64_sys_given", "middle", "deep")
+EINVAL = to.Result("0xffffffea", "-EINVAL", -22, "EINVAL")
+#: The system call's parameters: offset in its argument, name, type.
+PARAMETERS = [(0, "flags", 0), (8, "uattr", 0), (16, "size", 0)]
+
+
+@pytest.fixture(scope="module", params=["-O2", "-Os"])
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Built:
+    machine, binary = machine_named("x86_64"), tmp_path_factory.mktemp("given") / "cases"
+    own = (*FLAGS, *OWN_FLAGS[machine.name], request.param, "-Wl,-e,same")
+    argv = [f"{machine.name}-linux-gnu-gcc", *own, "-Wall", "-Werror"]
+    subprocess.run([*argv, "-o", str(binary), str(test_passed.SOURCE)], check=True)
+    return Built(machine, binary)
+
+
+def stack_of(built: Built) -> list[to.StackEntry]:
+    """The kernel's stack when the innermost function of :data:`CHAIN` has returned an error."""
+    names = {start: symbol for symbol, (start, _) in built.symbols.items()}
+    rows = []
+    for seq, (name, callee) in enumerate(zip(CHAIN, (*CHAIN[1:], ""), strict=True), 1):
+        insns = [one for block in graph_of(built, name).blocks for one in block.insns]
+        ends = [one.end for one in insns if one.flow is Flow.CALL and names[one.target] == callee]
+        frame = to.Frame(hex(ends[0]), name) if ends else None
+        rows.append(to.StackEntry(to.Call(to.Func(name, "0x1"), seq, EINVAL, 1), frame))
+    return rows
+
+
+def asked(
+    built: Built,
+    monkeypatch: pytest.MonkeyPatch,
+    function: str,
+    *names: str,
+    without: str | None = None,
+) -> Any:
+    """The answer for operands ``names`` in ``function``; without the code of ``without``."""
+    stack = stack_of(built)
+    btf = types_of(test_passed.SOURCE, built.binary.parent)
+    facts: Any = SimpleNamespace(btf=btf, root=Path("/nowhere"), machine="x86_64")
+    symbols = {start: symbol for symbol, (start, _) in built.symbols.items()}
+
+    def paths_of(_self: object, name: str) -> FunctionPaths:
+        if name == without:
+            raise UnavailableError(name)
+        result = ResultType(ResultKind.INT)
+        own = btf.find(name, Kind.FUNC)
+        function = Function(name, built.symbols[name][0], 64, FuncFlags(0), result, btf_id=own)
+        namer = Namer(facts, function, symbols.get, built.machine)
+        return FunctionPaths(function, graph_of(built, name), namer)
+
+    monkeypatch.setattr(given._Search, "_paths_of", paths_of)
+    monkeypatch.setattr(given, "syscall_parameters", lambda *_: PARAMETERS)
+    monkeypatch.setattr(given, "Kcore", lambda _path: nullcontext())
+    operands = tuple(to.ConditionOperand(one, 0) for one in names)
+    decided = to.Decision(to.CodePlace("0x5", 5, ""), "x == 0", True, operands)
+    origin = to.Origin(to.Func(function, "0x1"), 3, EINVAL, "constant", decided=decided)
+    session = to.Session(1, "", "", 0, 0, 1, 1, "x", "x", 0, True, stack=stack)
+    return given_operands(facts, session, origin)
+
+
+def test_an_operand_is_followed_over_each_call(
+    built: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = asked(built, monkeypatch, "deep", "own->first[1]", "own->next", "mask", "at", "sink")
+    assert found == (
+        GivenOperand("own->next", 2, "uattr", member=True),
+        GivenOperand("mask", 1, "flags"),
+        GivenOperand("at", 3, "size"),
+    )
+    assert asked(built, monkeypatch, "middle", "last", "own", "user->next", "size") == (
+        GivenOperand("size", 3, "size"),
+    )
+
+
+def test_in_its_own_function_the_operand_has_the_name(
+    built: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = asked(built, monkeypatch, CHAIN[0], "flags", "uattr->next", "nothing")
+    assert found == (GivenOperand("flags", 1, "flags"),)
+
+
+def test_code_that_cannot_be_read_gives_nothing(
+    built: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert asked(built, monkeypatch, "deep", "mask", without="middle") == ()
+
+
+def test_a_function_that_is_not_on_the_stack_has_no_callers(
+    built: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert asked(built, monkeypatch, "inner", "flags") == ()

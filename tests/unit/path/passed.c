@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Functions that pass their arguments on, and some that do not. */
+
+#define KEPT __attribute__((noinline, noipa))
+
+struct words {
+	long first[8];
+	struct words *next;
+};
+
+volatile int sink;
+
+KEPT long inner(long value, int flags, void *at, long last)
+{
+	sink = flags;
+	return value + last + (long)at;
+}
+
+KEPT int other(void *at)
+{
+	sink = 1;
+	return at != 0;
+}
+
+KEPT long _copy_from_user(void *to, const void *from, unsigned long size)
+{
+	sink = (int)size;
+	return to == from;
+}
+
+KEPT long same(long value, int flags, void *at)
+{
+	return inner(value, flags, at, 7) + 1;
+}
+
+KEPT long turned(void *at, int flags, long value)
+{
+	return inner(value, flags, at, 7) + 1;
+}
+
+KEPT long kept_over_a_call(long value, int flags, void *at, long last, long more)
+{
+	if (!other(at))
+		return -22;
+	if (more > 7 && !other((void *)&sink))
+		return -1;
+	return inner(value, flags, at, more) + last;
+}
+
+KEPT long from_memory(const struct words *regs)
+{
+	return inner(regs->first[3], (int)regs->first[5], regs->next, regs->next->first[1]) + 1;
+}
+
+KEPT long changed(long value, int flags, void *at)
+{
+	if (value > 9)
+		flags &= 7;
+	return inner(value + 1, flags, at, 7) + 1;
+}
+
+KEPT long either(long value, int flags, void *at, long last)
+{
+	return inner(flags & 1 ? value : last, flags, at, 7) + 1;
+}
+
+KEPT long copied(int flags, void *user, unsigned long size)
+{
+	struct words own;
+
+	if (_copy_from_user(&own, user, sizeof(own)))
+		return -14;
+	return inner((long)size, flags, &own, 7) + own.first[0];
+}
+
+KEPT long of_a_loop(long value, int flags, void *at, long last)
+{
+	long sum = 0;
+
+	for (long n = 0; n < last; n++)
+		sum += inner(value, flags++, at, last);
+	return sum;
+}
+
+KEPT long deep(struct words *own, int mask, void *at)
+{
+	return own->first[1] == 4 && mask == 0 && at ? -22 : 0;
+}
+
+KEPT long middle(unsigned long size, int flags, void *user, long last)
+{
+	struct words own;
+
+	if (_copy_from_user(&own, user, sizeof(own)))
+		return -14;
+	return deep(&own, flags, (void *)size) + last;
+}
+
+KEPT long __x64_sys_given(const struct words *regs)
+{
+	return middle(regs->first[2], (int)regs->first[0], (void *)regs->first[1], 3) + 1;
+}

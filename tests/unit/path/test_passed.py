@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Which of its arguments a function passes on, of functions compiled here."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.unit.path.test_decide import FLAGS, OWN_FLAGS, Built
+from tests.unit.path.test_deduce import graph_of
+
+from retsnoop_py.path.insn import Flow, Machine
+from retsnoop_py.path.machines import machine_named
+from retsnoop_py.path.passed import Copied, Own, call_before, passed
+
+SOURCE = Path(__file__).with_name("passed.c")
+#: By caller of inner(): its four arguments.
+CASES = {
+    "same": (Own(0), Own(1), Own(2), None),
+    "turned": (Own(2), Own(1), Own(0), None),
+    "kept_over_a_call": (Own(0), Own(1), Own(2), Own(4)),
+    "from_memory": (Own(0, (24,)), Own(0, (40,)), Own(0, (64,)), Own(0, (64, 8))),
+    "changed": (Own(0, (), 1), None, Own(2), None),
+    "either": (None, Own(1), Own(2), None),
+    "copied": (Own(2), Own(0), Copied(Own(1)), None),
+    "of_a_loop": (Own(0), None, Own(2), Own(3)),
+}
+
+
+@pytest.fixture(scope="module", params=["x86_64", "aarch64"])
+def machine(request: pytest.FixtureRequest) -> Machine:
+    return machine_named(request.param)
+
+
+@pytest.fixture(scope="module", params=["-O2", "-Os", "-fno-omit-frame-pointer"])
+def built(
+    machine: Machine, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Built:
+    binary = tmp_path_factory.mktemp("passed") / "cases"
+    own = (*FLAGS, *OWN_FLAGS[machine.name], request.param, "-Wl,-e,same")
+    argv = [f"{machine.name}-linux-gnu-gcc", *own, "-Wall", "-Werror"]
+    subprocess.run([*argv, "-o", str(binary), str(SOURCE)], check=True)
+    return Built(machine, binary)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_an_argument_is_followed_back_to_the_callers(built: Built, name: str) -> None:
+    """What only some paths give, or what was computed, is no argument of the caller."""
+    graph = graph_of(built, name)
+    names = {start: symbol for symbol, (start, _) in built.symbols.items()}
+    calls = [
+        one
+        for block in graph.blocks
+        for one in block.insns
+        if one.flow is Flow.CALL and names.get(one.target) == "inner"
+    ]
+    assert calls
+    for one in calls:
+        found = call_before(graph, one.end)
+        assert found == one
+        given = tuple(passed(graph, one, number, names.get) for number in range(4))
+        # a constant is no argument, and a caller may know that a loop runs as often as `last`
+        assert given == CASES[name]
+
+
+def test_what_is_behind_another_instruction_is_no_call(built: Built) -> None:
+    graph = graph_of(built, "same")
+    assert call_before(graph, graph.code.address + 1) is None
+    assert call_before(graph, graph.code.address - 64) is None
