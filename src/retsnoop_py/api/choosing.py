@@ -25,7 +25,7 @@ from retsnoop_py.cause.files import Identity, groups_of
 from retsnoop_py.cause.killed import killed
 from retsnoop_py.cause.netlink import answered, words
 from retsnoop_py.cause.operation import object_of, operation
-from retsnoop_py.cause.own_words import instead_of_call, own_decision
+from retsnoop_py.cause.own_words import instead_of_call, meaning_of_status, own_decision
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.reasons import reason_of
 from retsnoop_py.cause.wording import Wording
@@ -54,7 +54,8 @@ __all__ = [
 _QUOTED = re.compile(r"['\u2018]([^'\u2018\u2019]+)['\u2019]")
 #: Errors that programs report about a path although no call returned them.
 _OF_PATHS = ("EISDIR", "ENOTDIR", "EEXIST", "ENOTEMPTY", "ENOENT")
-#: Words in lines about errors.
+#: Words in lines about errors; the first ones say that the line is about the end of the program.
+_IS_FATAL = re.compile(r"\b(?:fatal|panic|error)(?: error)?: \S", re.I)
 _COMPLAINS = re.compile(r"fatal|error|fail|cannot|can't|could not|not |denied|invalid|refuse", re.I)
 #: The stream to which a command writes errors.
 _ERRORS = 2
@@ -280,6 +281,9 @@ class Survey:
             reason = killed(self.witnessed, end)
             if reason is not None:
                 return _told(reason)
+        if status and chosen is None:
+            meant = meaning_of_status(self.witnessed, status)
+            return _told(meant) if meant is not None else None
         return None
 
     def _known_search(self, chosen: Chosen | None) -> Reason | None:
@@ -339,7 +343,8 @@ class Survey:
             )
         text = f"no failing system call explains exit status {status}. The program probably made "
         said = [one.text.strip() for one in lines_of(self.witnessed) if one.stream == _ERRORS]
-        complaints = [one for one in said if _COMPLAINS.search(one)] or said
+        complaints = [one for one in said if _IS_FATAL.search(one)]
+        complaints = complaints or [one for one in said if _COMPLAINS.search(one)] or said
         if not complaints:
             return f"{text}this decision itself"
         return f'{text}this decision itself, and wrote "{complaints[-1]}"'

@@ -17,6 +17,7 @@ from retsnoop_py.cause.operation import (
 )
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path
+from retsnoop_py.kernel.errno import errno_name
 
 __all__ = [
     "covered",
@@ -393,6 +394,8 @@ def missing_layer(scene: Scene) -> Reason | None:
 
 def no_pivot(scene: Scene) -> Reason | None:
     """pivot_root(2) that the mounts do not allow (EINVAL, EBUSY)."""
+    if errno_name(scene.call.error) == "EBUSY":
+        return _same_mount_as_root(scene)
     new, old = (path_of(scene.call, number) for number in (0, 1))
     root = files.mount_of("/")
     if new is None or old is None or not os.path.isdir(new):
@@ -421,6 +424,21 @@ def no_pivot(scene: Scene) -> Reason | None:
             ("unshare -m COMMAND makes the mounts private; or mount --make-rprivate /",),
         )
     return None
+
+
+def _same_mount_as_root(scene: Scene) -> Reason | None:
+    """pivot_root(2) with EBUSY: only the mount of one of the paths decides."""
+    new, old = (scene.call.text(number) for number in (0, 1))
+    if new is None or old is None:
+        return None
+    quoted = shell_path(new)
+    return Reason(
+        "no-mount-point",
+        f"{show(new)} or {show(old)} is in the mount of the current root directory. The new root "
+        "directory must be a mount of its own, and the second path must be inside of it.",
+        (f"make it a mount point first: mount --bind {quoted} {quoted}",),
+        is_seen_later=False,
+    )
 
 
 def is_shared(path: str) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 from socket import AF_INET, AF_INET6, AF_UNIX, AddressFamily
 
 from retsnoop_py.cause.events import SystemCall
+from retsnoop_py.cause.not_found import advice_of_place
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.search import SECONDS
@@ -125,11 +126,19 @@ def no_listener(scene: Scene) -> Reason | None:
     address = scene.call.address
     if address is None:
         return None
+    if address.family == AF_UNIX and address.path.startswith("@"):
+        return Reason(
+            "not-listening",
+            f"No process listens on the abstract name {show(address.path)}. It is no file, and "
+            "belongs to one network namespace.",
+            ("start its service in this network namespace; ss -xl lists the sockets",),
+            is_seen_later=False,
+        )
     if address.family == AF_UNIX:
         return Reason(
             "not-listening",
-            f"The socket {address.path} exists, and no process listens on it.",
-            ("start its service",),
+            f"The socket {show(address.path)} exists, and no process listens on it.",
+            advice_of_place(address.path) or ("start its service",),
         )
     here = address.host.startswith(("127.", "0.")) or address.host in ("::1", "::")
     where = "on this machine" if here else "there, or a firewall rejects the connection"

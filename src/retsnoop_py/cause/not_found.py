@@ -23,6 +23,7 @@ from retsnoop_py.text import close_names
 from retsnoop_py.value import replace
 
 __all__ = [
+    "advice_of_place",
     "interpreter",
     "interpreter_reason",
     "is_no_directory",
@@ -222,6 +223,14 @@ class _Places(Struct, frozen=True, forbid_unknown_fields=True):
 def places() -> tuple[_Place, ...]:
     """The rows of ``places.toml``."""
     return read_table("places.toml", _Places).place
+
+
+def advice_of_place(path: str) -> tuple[str, ...]:
+    """Return the advice of ``places.toml`` for a socket of a known service; () for other paths."""
+    for row in places():
+        if fnmatchcase(path, row.path) and not any(fnmatchcase(path, one) for one in row.but):
+            return tuple(one for one in row.advice if "{" not in one)
+    return ()
 
 
 def special(scene: Scene) -> Reason | None:

@@ -65,6 +65,7 @@ def load_tables() -> None:
     decisions.usual_meanings()
     not_found.places()
     own_words.own_words()
+    own_words.statuses()
 
 
 def reason_of_start(path: str, error: int, uid: int, gid: int) -> Reason | None:

@@ -259,3 +259,33 @@ def test_the_call_of_a_session_is_the_next_one_that_ends_in_its_thread() -> None
     assert choosing.call_of(Witnessed(tuple(ended)), found) is ended[2]
     found.end_ns = 21
     assert choosing.call_of(Witnessed(tuple(ended)), found) is None
+
+
+def test_a_line_about_the_end_of_the_program_is_quoted_before_hints() -> None:
+    text = "fatal: no destination.\nConfigure one, which cannot hurt.\n"
+    witnessed = Witnessed(written=(Written(2, MOUNT, MOUNT, 2, text),))
+    found = Survey(FailingCalls(), witnessed, is_named=False)
+    assert found.nothing(failed=True, status=1).endswith('and wrote "fatal: no destination."')
+
+
+def test_a_device_in_use_is_explained_by_the_call_and_not_by_the_words_of_mkfs() -> None:
+    """The call leads to the mount point; the words do not name it."""
+    opened = replace(CALL, name="openat", error=errno.EBUSY, texts=((1, "/dev/loop7"),))
+    text = "/dev/loop7 is mounted; will not make a filesystem here!\n"
+    witnessed = Witnessed((opened,), written=(Written(4, MOUNT, MOUNT, 2, text),))
+    made = Survey(FailingCalls(), witnessed, is_named=False)
+    chosen = made.chosen(failed=True)
+    assert chosen is not None
+    assert chosen.is_reported
+    assert made.end_reason(chosen, 1) is None
+
+
+def test_the_meaning_of_an_exit_status_is_the_answer_if_no_call_failed() -> None:
+    silent = Witnessed(ends=(Ended(9, MOUNT, "grep", 1, 0),))
+    made = Survey(FailingCalls(), silent, is_named=False)
+    reason = made.end_reason(made.chosen(failed=True), 1)
+    assert reason is not None
+    assert reason.text.startswith("No line matches the pattern.")
+    assert reason.certainty == "observed"
+    with_call = Survey(FailingCalls(), replace(silent, calls=(CALL,)), is_named=False)
+    assert with_call.end_reason(with_call.chosen(failed=True), 1) is None

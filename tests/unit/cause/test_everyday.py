@@ -412,12 +412,58 @@ def test_a_new_root_that_is_no_mount_point(tmp_path: Path) -> None:
     assert found.text.startswith(f"{tmp_path} is not a mount point.")
 
 
+def test_a_new_root_in_the_mount_of_the_root_of_another_mount_namespace() -> None:
+    """EBUSY has one meaning, so the mounts of that namespace need not be known."""
+    paths = (0, "/srv/new"), (1, "/srv/new/old")
+    found = reason(call("pivot_root", errno.EBUSY, *paths, is_elsewhere=True))
+    assert found.kind == "no-mount-point"
+    assert "/srv/new or /srv/new/old is in the mount of the current root" in found.text
+    assert found.advice[0].endswith("mount --bind /srv/new /srv/new")
+
+
 def test_a_command_in_the_mount_that_it_unmounts() -> None:
     found = reason(call("umount2", errno.EBUSY, (0, "/mnt/nosuch"), cwd="/mnt/nosuch/sub"))
     assert "by the command itself: its current directory is /mnt/nosuch/sub" in found.text
 
 
 # -- sockets -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "advice"),
+    [
+        ("/run/docker.sock", "systemctl start docker"),
+        ("/tmp/tmux-0/default", "start a session: tmux new"),
+        ("/srv/own.sock", "start its service"),
+    ],
+)
+def test_the_service_of_a_socket_that_exists(path: str, advice: str) -> None:
+    address = Address(socket.AF_UNIX, path=path)
+    found = reason(call("connect", errno.ECONNREFUSED, address=address))
+    assert found.text == f"The socket {path} exists, and no process listens on it."
+    assert found.advice[0] == advice
+
+
+def test_an_abstract_name_is_no_file() -> None:
+    address = Address(socket.AF_UNIX, path="@shop")
+    found = reason(call("connect", errno.ECONNREFUSED, address=address))
+    assert found.text.startswith("No process listens on the abstract name @shop. It is no file")
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/dev/log", "No program that collects system messages runs here"),
+        ("/dev/mapper/nosuch", "no volume or encrypted device with this name"),
+        ("/tmp/tmux-nosuch/default", "No tmux server runs for this user"),
+    ],
+)
+def test_places_of_services_and_volumes(path: str, words: str) -> None:
+    if Path(path).exists():
+        pytest.skip(f"{path} exists here")
+    address = Address(socket.AF_UNIX, path=path)
+    found = reason(call("connect", errno.ENOENT, address=address))
+    assert words in found.text
 
 
 def test_a_broadcast_address_needs_an_option() -> None:
