@@ -922,6 +922,12 @@ static __always_inline int send_call(struct pt_regs___witness *regs, __u32 numbe
 	return 0;
 }
 
+/*
+ * The file of standard error at the first call of the command; 0 before. A program may write its last
+ * words to a copy of the descriptor after it closed the descriptor itself, as tmux does.
+ */
+static __u64 first_standard_error;
+
 /* Which of the two a descriptor writes to: 1, 2, or 0 for something else, or for /dev/null. */
 static __always_inline __u32 stream_of(__u32 descriptor)
 {
@@ -931,7 +937,7 @@ static __always_inline __u32 stream_of(__u32 descriptor)
 		return 0;
 	if (descriptor == 1 || descriptor == 2)
 		return descriptor;
-	return file == file_of(2) ? 2 : 0;
+	return file == file_of(2) || file == first_standard_error ? 2 : 0;
 }
 
 static __noinline int send_text(__u64 from, __u64 bytes, __u32 stream)
@@ -1024,6 +1030,8 @@ int witness_call(struct bpf_raw_tracepoint_args *ctx)
 
 	if (!calls_in_tree(tgid))
 		return 0;
+	if (!first_standard_error)
+		first_standard_error = file_of(2);
 	entered = bpf_map_lookup_elem(&entries, &tid);
 	if (entered) {
 		entry = *entered;

@@ -451,6 +451,56 @@ ROWS |= {
         "umount /tmp/reasons/few",
     ),
 }
+#: Failures of the kinds of everyday commands.
+ROWS |= {
+    "words on a copy of standard error": Row(
+        python(
+            "import fcntl, os",
+            "os.dup2(2, 9)",
+            "os.close(2)",
+            "try: fcntl.fcntl(2, 3)",
+            "except OSError: pass",
+            "os.write(9, b'no sessions\\n')",
+            "os._exit(1)",
+        ),
+        ("No tmux server runs for this user", "tmux new"),
+    ),
+    "exit status": Row("grep nosuch /etc/hostname", ("No line matches the pattern",)),
+    "exception": Row(
+        python("import json", "json.loads('x')"),
+        ("The input is not valid JSON", "The exception came from line 2 of <string>"),
+    ),
+    "removed directory": Row(
+        "sh -c 'mkdir gone; cd gone; rmdir ../gone; touch x'",
+        ("failed with ENOENT", "The current directory of the process was removed"),
+    ),
+    "pseudo-terminals": Row(
+        python("import os", "os.open('/dev/ptmx', os.O_RDWR)"),
+        ("kernel.pty.max allows 0", "sysctl kernel.pty.max="),
+        *setting("kernel.pty.max", "0"),
+    ),
+    "descendants of a cgroup": Row(
+        "mkdir /sys/fs/cgroup/full/one",
+        ("cgroup.max.descendants of the cgroup /full allows 0", "echo 1 >"),
+        "mkdir -p /sys/fs/cgroup/full; echo 0 >/sys/fs/cgroup/full/cgroup.max.descendants",
+        "rmdir /sys/fs/cgroup/full",
+    ),
+    "setting for reading": Row(
+        "sh -c 'echo x >/proc/sys/kernel/osrelease'",
+        ("/proc/sys/kernel/osrelease can only be read",),
+    ),
+    "no descriptor left": Row(
+        "prlimit --nofile=3 cat /etc/hostname", ("RLIMIT_NOFILE (ulimit -n) is 3",)
+    ),
+    "root in the mount of the root": Row(
+        "unshare -m pivot_root /tmp/reasons /tmp/reasons/closed",
+        ("in the mount of the current root directory", "mount --bind /tmp/reasons /tmp/reasons"),
+    ),
+    "attributes of a file of the kernel": Row(
+        "chattr +i /proc/version",
+        ("The proc file system at /proc does not support this attribute",),
+    ),
+}
 
 
 @pytest.fixture(scope="module")

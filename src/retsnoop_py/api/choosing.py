@@ -118,6 +118,11 @@ class Chosen(Value):
         )
 
     @property
+    def may_be_the_reason(self) -> bool:
+        """True if programs do not make such a call in their ordinary work."""
+        return self.choice is not None and not self.choice.is_ordinary
+
+    @property
     def may_be_another(self) -> bool:
         """True if the command's message may instead be about a netlink answer."""
         return not self.is_hinted_at or not (
@@ -275,15 +280,16 @@ class Survey:
             checked = checked or own_decision(self.witnessed)
             if checked is not None:
                 return _told(checked)
+        is_known = chosen is not None and (is_hinted_at or chosen.may_be_the_reason)
+        meant = meaning_of_status(self.witnessed, status) if status and not is_known else None
+        if meant is not None:
+            return _told(meant)
         for end in reversed(self.witnessed.ends):
             if is_hinted_at and status != 128 + end.signal and self.witnessed.killed_itself(end):
                 continue
             reason = killed(self.witnessed, end)
             if reason is not None:
                 return _told(reason)
-        if status and chosen is None:
-            meant = meaning_of_status(self.witnessed, status)
-            return _told(meant) if meant is not None else None
         return None
 
     def _known_search(self, chosen: Chosen | None) -> Reason | None:

@@ -621,6 +621,7 @@ class Decoder:
             None if root is None or root.path is None else root.path.rstrip("/"),
             tuple(places.items()),
             bool(state.mounts) and state.mounts != self._own_mounts,
+            cwd is not None and cwd.is_deleted,
         )
 
     def _state(self, raw: bytes) -> State:

@@ -15,7 +15,7 @@ from retsnoop_py.cause.shell import shell_path, shell_word
 from retsnoop_py.foreign_path import read_of_kernel
 from retsnoop_py.kernel.errno import errno_name
 
-__all__ = ["cpus", "no_file", "rejected_write"]
+__all__ = ["cpus", "no_file", "no_more", "rejected_write"]
 
 _ONLINE, _POSSIBLE = (
     Path("/sys/devices/system/cpu/online"),
@@ -77,6 +77,32 @@ def rejected_write(scene: Scene) -> Reason | None:
     if name in _RANGES and error in _REJECTED:
         text = f"{name} of the cgroup {shown} takes {_RANGES[name]}."
         return _reason(text, f"write such a value; the file has {read_of_kernel(Path(path))} now")
+    return None
+
+
+def no_more(scene: Scene) -> Reason | None:
+    """mkdir(2) of a cgroup that a cgroup above limits by depth or number (EAGAIN)."""
+    path = scene.path
+    mount = files.mount_of(path) if path else None
+    if path is None or mount is None or mount.kind != "cgroup2":
+        return None
+    for depth, folder in enumerate(Path(path).parents):
+        words = read_of_kernel(folder / "cgroup.stat").split()
+        there = dict(zip(words[::2], words[1::2], strict=False))
+        shown = show(f"/{os.path.relpath(folder, mount.point)}".replace("/.", "/"))
+        limits = (
+            ("cgroup.max.descendants", int(there.get("nr_descendants", 0)), "cgroups below it"),
+            ("cgroup.max.depth", depth, "levels of cgroups below it"),
+        )
+        for name, used, what in limits:
+            most = read_of_kernel(folder / name)
+            if most.isdecimal() and used >= int(most):
+                return _reason(
+                    f"{name} of the cgroup {shown} allows {most} {what}.",
+                    f"echo {used + 1} >{shell_path(str(folder / name))} (or more, or max)",
+                )
+        if folder == Path(mount.point):
+            break
     return None
 
 

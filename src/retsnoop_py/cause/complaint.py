@@ -13,10 +13,11 @@ import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
+from errno import ENOENT
 from pathlib import PurePath
 
 from retsnoop_py.cause.events import SystemCall, Witnessed
-from retsnoop_py.cause.operation import opens_to_create
+from retsnoop_py.cause.operation import object_of, opens_to_create
 from retsnoop_py.cause.wording import Wording
 from retsnoop_py.kernel.errno import error_name
 from retsnoop_py.value import Value
@@ -157,6 +158,7 @@ def choose(
     """
     calls = witnessed.calls if candidates is None else candidates
     programs = {call.pid: call.process for call in witnessed.calls}
+    calls = [one for one in calls if not _has_ended_well(one, programs.get(one.pid, ""))]
     written = lines_of(witnessed)
     _, last = _last_error(written, wording) or (None, None)
     # A process usually reports its fatal error last.
@@ -176,11 +178,23 @@ def choose(
     return sorted(_with_last(found), key=lambda one: (one.points, one.call.time))
 
 
+def _has_ended_well(call: SystemCall, program: str) -> bool:
+    """Return whether the call is part of a search of PATH for the program that then ran.
+
+    ``program`` is the name of the process at its last failing call.
+    """
+    if call.error != ENOENT or program in ("", call.process):
+        return False
+    return PurePath(object_of(call)).name[:_COMM] == program
+
+
 def _key(call: SystemCall) -> tuple[object, ...]:
     rest = () if call.texts else call.arguments
     return call.tid, call.name, call.error, call.texts, call.address, rest
 
 
+#: Characters of the name of a process (TASK_COMM_LEN).
+_COMM = 15
 #: The number of last lines that are examined.
 LINES = 200
 #: The number of last lines in which an error is looked for.
@@ -190,9 +204,13 @@ _SECONDS = 5.0
 
 
 class _Meaning(Value):
-    """The meaning of a line; ``text`` is the line without the program's name before it."""
+    """The meaning of a line; ``text`` is the line without the program's name before it.
+
+    ``without_folders`` is the text with only the last part of each path.
+    """
 
     text: str
+    without_folders: str
     errors: frozenset[int]
     hinted: frozenset[int]
     words: frozenset[str]
@@ -202,9 +220,12 @@ def _meaning(line: Line, wording: Wording, program: str) -> _Meaning:
     text = line.text.removeprefix(f"{program}: ") if program else line.text
     # mount(8) writes "permission denied", the text of EACCES, for EPERM
     errors, hinted = wording.errors(line.text), wording.hinted(line.text)
-    return _Meaning(text, errors, hinted, frozenset(_WORD.findall(line.text)))
+    short = _FOLDERS.sub("/", text)
+    return _Meaning(text, short, errors, hinted, frozenset(_WORD.findall(line.text)))
 
 
+#: The directories of a path: all up to the slash before its last part.
+_FOLDERS = re.compile(r"(?<![\w.+@-])[\w.+@-]*/(?:[\w.+@-]+/)*(?=[\w.])")
 _WORD = re.compile(r"[\w.+@-]+")
 
 
@@ -254,7 +275,7 @@ def _said(call: SystemCall, line: Line, meaning: _Meaning) -> Iterator[Evidence]
         yield Evidence.OTHER_WORDS
     elif meaning.errors or line.stream != _ERRORS:
         return  # it is about another error, or part of the output
-    yield from _named(call, meaning.text)
+    yield from _named(call, meaning)
     if _plain_name(call.name) in meaning.words:
         yield Evidence.CALL_NAME
     if call.pid == line.pid:
@@ -267,20 +288,25 @@ def _is_answer(call: SystemCall, text: str) -> bool:
     return bool(message) and message in text
 
 
-def _named(call: SystemCall, text: str) -> Iterator[Evidence]:
+def _named(call: SystemCall, meaning: _Meaning) -> Iterator[Evidence]:
+    text, last = meaning.text, meaning.without_folders
     names = [one for _, one in call.texts if one]
     if call.address is not None and call.address.path:
         names.append(call.address.path)
+    place = None if call.texts else call.place(0)
+    if place is not None and place.path and not place.is_detached:
+        names.append(place.path)
     short = [PurePath(one).name for one in names]
     short = [one for one in short if len(one) > 2]
+    whole = []
     if call.address is not None and call.address.port:
-        short.append(str(call.address.port))
+        whole.append(str(call.address.port))
     if opens_to_create(call):
         # of a temporary file, programs report only the directory
-        short += [folder for one in names if len(folder := os.path.dirname(one)) > 1]
-    if any(len(one) > 1 and _has(text, one) for one in names):
+        whole += [folder for one in names if len(folder := os.path.dirname(one)) > 1]
+    if any(_has(text, one) if len(one) > 1 else _has_quoted(text, one) for one in names):
         yield Evidence.FULL_NAME
-    elif any(_has(text, one) for one in short):
+    elif any(_has(last, one) for one in short) or any(_has(text, one) for one in whole):
         yield Evidence.SHORT_NAME
 
 
@@ -296,6 +322,11 @@ def _has(text: str, name: str) -> bool:
             return True
         at = text.find(name, at + 1)
     return False
+
+
+def _has_quoted(text: str, name: str) -> bool:
+    """Return whether a text has a name of one character in quotation marks."""
+    return any(f"{one}{name}{two}" in text for one, two in ("''", "\u2018\u2019", '""', "`'"))
 
 
 def _goes_on(text: str, at: int) -> bool:

@@ -53,9 +53,15 @@ def missing_call(scene: Scene) -> Reason | None:
     return Reason("unsupported", text, (advice,), is_seen_later=False)
 
 
+_MOUNTS = (
+    "a mount namespace (unshare --user --map-root-user --mount; of a mount of proc also --pid "
+    "--fork)"
+)
 #: By call: the namespace that a process has to create to use the call in a user namespace.
 _OWN = (
     ("set*name", "a UTS namespace (unshare --user --map-root-user --uts)"),
+    ("*mount*", _MOUNTS),
+    ("pivot_root", _MOUNTS),
     ("RTM_*", "a network namespace (unshare --user --map-root-user --net)"),
     ("NFT_*", "a network namespace (unshare --user --map-root-user --net)"),
 )
@@ -98,6 +104,8 @@ def capability(scene: Scene) -> Reason | None:
         )
         advice = ("run it outside of the user namespace (a rootless container is one)",)
         own = next((one for glob, one in _OWN if fnmatchcase(scene.call.name, glob)), None)
+        if own is _MOUNTS and scene.call.is_elsewhere:
+            own = None  # it has one already
         if own is not None:
             advice = (f"create {own} together with the user namespace", f"or {advice[0]}")
     elif scene.call.uid == 0 and state.namespace and last.namespace == state.namespace:

@@ -204,6 +204,7 @@ class SystemCall(Value):
       None: unknown
     * ``state``: the resources and rights of the process then
     * ``is_elsewhere``: its mount namespace is not ours, so we cannot look up its paths
+    * ``has_removed_cwd``: its current folder was removed
     * ``deferred``: how the program got the error, if no system call returned it
     * ``request``: the rejected netlink message, if this is a message instead of a call
     """
@@ -226,6 +227,7 @@ class SystemCall(Value):
     root: str | None = ""
     places: tuple[tuple[int, Place], ...] = ()
     is_elsewhere: bool = False
+    has_removed_cwd: bool = False
     deferred: Deferred | None = None
     request: Request | None = None
 

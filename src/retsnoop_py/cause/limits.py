@@ -9,13 +9,15 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from retsnoop_py.cause import files
 from retsnoop_py.cause.denied import has_capability
 from retsnoop_py.cause.files import user_name
 from retsnoop_py.cause.operation import show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path
+from retsnoop_py.foreign_path import read_of_kernel
 from retsnoop_py.kernel.errno import errno_name
-from retsnoop_py.value import Value
+from retsnoop_py.value import Value, replace
 
 __all__ = [
     "arguments",
@@ -36,6 +38,7 @@ __all__ = [
     "real_time",
     "signals",
     "size",
+    "terminals",
 ]
 
 _INFINITY = (1 << 64) - 1
@@ -71,6 +74,20 @@ _LIMITS = {
 
 #: Kernel functions that search a free descriptor.
 _SEARCHES = ("alloc_fd", "__alloc_fd", "get_unused_fd_flags", "__get_unused_fd_flags")
+
+
+#: Calls that create a descriptor: EMFILE has no other meaning there.
+_OPENS = (
+    "open",
+    "openat*",
+    "creat",
+    "dup*",
+    "pipe*",
+    "socket",
+    "socketpair",
+    "accept*",
+    "eventfd*",
+)
 
 
 def size(number: int) -> str:
@@ -120,11 +137,45 @@ def open_files(scene: Scene) -> Reason | None:
     """All descriptors are in use, by their number or by the kernel's search for a free one."""
     state, most = scene.call.state, _soft(scene, resource.RLIMIT_NOFILE)
     is_used_up = state is not None and most is not None and (state.used or 0) >= most
-    if not is_used_up and not any(one in scene.chain for one in _SEARCHES):
+    is_certain = is_used_up or any(one in scene.chain for one in _SEARCHES)
+    # next_fd of the kernel is a lower bound: the process may have more descriptors than it shows
+    if not is_certain and not any(fnmatchcase(scene.call.name, one) for one in _OPENS):
         return None
-    return _reached(
+    found = _reached(
         scene, resource.RLIMIT_NOFILE, "The process has as many open files as it is allowed"
     )
+    return found if found is None or is_certain else replace(found, is_inferred=True)
+
+
+def terminals(scene: Scene) -> Reason | None:
+    """As many pseudo-terminals are open as a setting or an option of devpts allows (ENOSPC)."""
+    path = scene.path
+    if path is None or Path(path).name != "ptmx":
+        return None
+    most, used, kept = (_setting(f"kernel/pty/{one}") for one in ("max", "nr", "reserve"))
+    mount = files.mount_of("/dev/pts")
+    option = next((one for one in mount.options if one.startswith("max=")), "") if mount else ""
+    if most is None or used is None:
+        return None
+    text = f"{used} pseudo-terminals are open, and kernel.pty.max allows {most}"
+    if kept:
+        text += f", of which kernel.pty.reserve keeps {kept} for the first mount of devpts"
+    if option:
+        text += f". The mount /dev/pts has the option {option}"
+    return Reason(
+        "sysctl",
+        f"{text}.",
+        (
+            f"sysctl kernel.pty.max={max(2 * most, used + (kept or 0) + 1024)}",
+            "end programs that have many of them open: fuser -v /dev/ptmx",
+            *(("or mount -o remount,max=N /dev/pts",) if option else ()),
+        ),
+    )
+
+
+def _setting(path: str) -> int | None:
+    text = read_of_kernel(f"/proc/sys/{path}")
+    return int(text) if text.isdecimal() else None
 
 
 def in_flight(scene: Scene) -> Reason | None:

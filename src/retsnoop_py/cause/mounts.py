@@ -199,14 +199,18 @@ def not_removable(scene: Scene) -> Reason | None:
 
 def not_writable(scene: Scene) -> Reason | None:
     """A file of the kernel is read-only for all users."""
-    path = scene.path
+    path, call = scene.path, scene.call
     if path is None or not files.is_of_kernel(path):
         return None
+    if call.name in ("open", "openat"):
+        flags = call.arguments[1 if call.name == "open" else 2]
+        if not flags & (os.O_ACCMODE | os.O_TRUNC):
+            return None
     try:
         status = os.stat(path)
     except OSError:
         return None
-    if status.st_mode & 0o222:
+    if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o222:
         return None
     return Reason(
         "unsupported",

@@ -31,6 +31,7 @@ __all__ = [
     "long_host_name",
     "loop",
     "missing",
+    "no_current_folder",
     "not_in_folders",
     "places",
     "searched",
@@ -188,6 +189,22 @@ def interpreter_reason(path: str, root: str = "") -> Reason | None:
         f"The program {show(path)} needs the loader {interpreter}, which does not exist. The "
         "program was built for another architecture or another C library.",
         ("install the C library it was built for, or get a build for this system",),
+    )
+
+
+def no_current_folder(scene: Scene) -> Reason | None:
+    """The path is relative to a current directory that was removed."""
+    call = scene.call
+    paths = [text for _, text in call.texts if text]
+    is_relative = bool(paths) and not paths[0].startswith("/") and call.place(0) is None
+    if not call.has_removed_cwd or not (is_relative or call.name == "getcwd"):
+        return None
+    return Reason(
+        "not-found",
+        "The current directory of the process was removed, also if a directory with its name "
+        "exists again.",
+        ('change to a directory that exists: cd "$PWD", or cd /',),
+        is_seen_later=False,
     )
 
 

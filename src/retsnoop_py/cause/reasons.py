@@ -147,6 +147,13 @@ _ABOUT_MESSAGES = (
         "shorten the table: {0} has {1} sectors of 512 bytes; or use a larger device",
     ),
     (
+        r"device-mapper: table: \S+ \S+: unknown target type",
+        (
+            "dmsetup targets lists the loaded types: check the spelling, or load the module of the "
+            "type: modprobe dm-TYPE"
+        ),
+    ),
+    (
         r"EXT[234]-fs error \(device (\w+)",
         "the file system is damaged: unmount it and check it: fsck /dev/{0}",
     ),
@@ -278,6 +285,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("*",), ("write*", "pwrite*"), cgroups.rejected_write),
     (("ENOENT",), ("execve*",), not_found.interpreter),
     (("ENOENT", "EACCES", "EPERM"), ("open*", "creat", "stat*", "newfstatat"), cgroups.no_file),
+    (("ENOENT",), _PATHS, not_found.no_current_folder),
     (("ENOENT",), _PATHS, not_found.special),
     (("ENOENT",), ("mount",), mounts.missing_layer),
     (("ENOENT",), (*_CREATES, "utimensat"), mounts.of_kernel),
@@ -296,12 +304,14 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EPERM",), ("unshare", "clone"), namespaces.chrooted),
     # cgroups
     (("EINVAL",), ("sched_setaffinity",), cgroups.cpus),
+    (("EAGAIN",), ("mkdir*",), cgroups.no_more),
     # limits and settings
     (("EPERM",), ("ptrace",), process.traced),
     (("EAGAIN",), _FORKS, limits.pids),
     (("*",), _PATHS, sysctl.sysctl),
     (("*",), ("shm*", "sem*", "msg*"), ipc.system_v),
     (("EMFILE",), ("mq_open",), limits.message_queues),
+    (("ENOSPC",), ("open", "openat"), limits.terminals),
     (("EMFILE",), _PATHS, limits.open_files),
     (("ETOOMANYREFS",), ("sendmsg", "sendmmsg", "io_uring_register"), limits.in_flight),
     (("EAGAIN",), (*_FORKS, "execve*"), limits.processes),
@@ -327,6 +337,7 @@ _TABLE: Sequence[tuple[tuple[str, ...], tuple[str, ...], Finder]] = (
     (("EACCES", "EINVAL", "ENODEV"), ("mmap",), open_file.not_mappable),
     (("EACCES",), ("open*",), mounts.no_device),
     (("EACCES",), ("execve*",), present.is_directory),
+    (("EACCES",), ("open", "openat"), mounts.not_writable),
     (("EACCES",), _PATHS, permission.file_mode),
     (("EROFS", "EACCES", "EPERM"), _PATHS, file_systems.write_protected),
     (("EROFS",), _PATHS, mounts.read_only),

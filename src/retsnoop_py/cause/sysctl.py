@@ -99,7 +99,9 @@ def _reason(row: Setting, scene: Scene) -> Reason | None:
         if not _is_number(most) or asked <= int(most):
             return None
         fields["asked"] = str(asked)
-        fields["value"] = most if most != value else f"{value}, {size(int(value))}"
+        shown = size(int(most))
+        is_plain = most != value or shown == f"{most} bytes"
+        fields["value"] = most if is_plain else f"{value}, {shown}"
     if row.sticky:
         place = _in_sticky(row.sticky, scene)
         if place is None:

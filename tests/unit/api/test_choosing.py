@@ -289,3 +289,20 @@ def test_the_meaning_of_an_exit_status_is_the_answer_if_no_call_failed() -> None
     assert reason.certainty == "observed"
     with_call = Survey(FailingCalls(), replace(silent, calls=(CALL,)), is_named=False)
     assert with_call.end_reason(with_call.chosen(failed=True), 1) is None
+    look = replace(CALL, name="openat", error=errno.ENOENT, texts=((1, "/root/.config/grep"),))
+    with_search = Survey(FailingCalls(), replace(silent, calls=(look,)), is_named=False)
+    reason = with_search.end_reason(with_search.chosen(failed=True), 1)
+    assert reason is not None
+    assert reason.text.startswith("No line matches the pattern.")
+
+
+def test_the_end_of_its_time_is_the_answer_of_timeout_and_not_the_signal() -> None:
+    witnessed = Witnessed(
+        ends=(Ended(3, NOISE, "sleep", 0, signal.SIGTERM), Ended(4, SHELL, "timeout", 124, 0)),
+        signals=(Signalled(2, NOISE, signal.SIGTERM, 0, 0, SHELL, "timeout"),),
+        parents={NOISE: SHELL},
+    )
+    made = Survey(FailingCalls(), witnessed, is_named=False)
+    reason = made.end_reason(made.chosen(failed=True), 124)
+    assert reason is not None
+    assert "the time was over" in reason.text

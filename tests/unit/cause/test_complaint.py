@@ -20,7 +20,15 @@ from retsnoop_py.cause.complaint import (
     lines_of,
     reported_elsewhere,
 )
-from retsnoop_py.cause.events import Address, Ended, Request, SystemCall, Witnessed, Written
+from retsnoop_py.cause.events import (
+    Address,
+    Ended,
+    Place,
+    Request,
+    SystemCall,
+    Witnessed,
+    Written,
+)
 from retsnoop_py.cause.own_words import own_decision
 from retsnoop_py.cause.wording import Wording
 from retsnoop_py.value import replace
@@ -350,3 +358,42 @@ def test_only_the_last_lines_of_a_flood_are_read(text: str) -> None:
     wording_.count = 0
     errors_written(flood, wording_)
     assert wording_.count <= complaint._MOST_LINES
+
+
+def test_a_directory_on_the_way_is_not_the_object_of_a_line() -> None:
+    calls = (
+        call(1, "access", errno.ENOENT, "/sys/bus/kprobe/events"),
+        call(2, "openat", errno.ENOENT, "/sys/tracing/nosuch"),
+    )
+    text = "Error: File /sys/kernel/events/nosuch not found.\n"
+    found = choose(Witnessed(calls, (wrote(3, text),)), Wording({}), lambda _: None)
+    named = {one.call.name: Evidence.SHORT_NAME in one.evidence for one in found}
+    assert named == {"access": False, "openat": True}
+
+
+def test_a_search_of_path_that_found_the_program_is_over() -> None:
+    """touch(1) writes its own name, which the shell looked for before."""
+    looked = replace(call(1, "newfstatat", errno.ENOENT, "/usr/sbin/touch"), process="sh")
+    opened = replace(call(2, "openat", errno.ENOENT, "x"), process="touch")
+    text = "touch: cannot touch 'x': No such file or directory\n"
+    found = best(Witnessed((looked, opened), (wrote(3, text),)))
+    assert found.call is opened
+    assert Evidence.FULL_NAME in found.evidence
+    failed = best(Witnessed((looked,), (wrote(3, "sh: touch: not found\n"),)))
+    assert failed.call is looked
+
+
+def test_the_file_of_a_descriptor_is_named_by_its_path() -> None:
+    """chattr(1) writes another error than the one of the call."""
+    file = Place("/proc/version", 0o100444, 7)
+    asked = replace(call(1, "ioctl", errno.ENOTTY), places=((0, file),))
+    text = "chattr: Operation not supported while reading flags on /proc/version\n"
+    found = best(Witnessed((asked,), (wrote(2, text),)), Evidence.ORDINARY)
+    assert found.is_reported
+
+
+def test_a_port_is_named_within_an_address() -> None:
+    address = Address(2, "127.0.0.1", 7070)
+    one = call(1, "connect", errno.ECONNREFUSED, address=address)
+    found = best(Witnessed((one,), (wrote(2, "http://localhost:7070/status: refused\n"),)))
+    assert Evidence.SHORT_NAME in found.evidence

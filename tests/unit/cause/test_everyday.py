@@ -804,3 +804,39 @@ def test_a_command_chooses_no_file_of_an_advice() -> None:
         assert found is not None
         assert not any("/dev/sda" in one or "mallory" in one for one in found.advice)
     assert not any("{" in one for row in own_words() for one in row.advice)
+
+
+def test_a_current_directory_that_was_removed() -> None:
+    found = reason(call("openat", errno.ENOENT, (1, "x"), cwd=None, has_removed_cwd=True))
+    assert found.text.startswith("The current directory of the process was removed")
+    assert found.advice == ('change to a directory that exists: cd "$PWD", or cd /',)
+    other = call("openat", errno.ENOENT, (1, "/nosuch/x"), cwd=None, has_removed_cwd=True)
+    assert reason(other).text == "The directory /nosuch does not exist."
+
+
+def test_a_setting_that_can_only_be_read() -> None:
+    """The kernel refuses to open it for writing, also to root."""
+    one = call("openat", errno.EACCES, (1, "/proc/sys/kernel/osrelease"))
+    writing = call(
+        "openat",
+        errno.EACCES,
+        (1, "/proc/sys/kernel/osrelease"),
+        arguments=(0xFFFFFF9C, 0, os.O_WRONLY, 0, 0, 0),
+    )
+    assert "osrelease can only be read" in reason(writing).text
+    assert reason_of(Scene(one, Witnessed((one,)), Identity(0, 0))) is None
+
+
+@pytest.mark.parametrize(
+    ("command", "words"), [(13, "BPF program"), (14, "BPF map"), (19, "BTF"), (30, "BPF link")]
+)
+def test_an_id_of_bpf_that_does_not_exist(command: int, words: str) -> None:
+    found = reason(call("bpf", errno.ENOENT, arguments=(command, 0, 0, 0, 0, 0)))
+    assert f"There is no {words}" in found.text
+
+
+def test_a_type_of_a_device_mapper_table_that_the_kernel_does_not_have() -> None:
+    said = ("device-mapper: table: 254:0: nosuch: unknown target type", "device-mapper: ioctl: x")
+    found = reason(call("ioctl", errno.EINVAL), said=said)
+    assert "dmsetup targets lists" in found.advice[0]
+    assert "nosuch" not in found.advice[0]

@@ -30,7 +30,9 @@ from retsnoop_py.cause import (
     room,
     search,
 )
-from retsnoop_py.cause.events import State
+from retsnoop_py.cause.events import State, Witnessed
+from retsnoop_py.cause.files import Identity
+from retsnoop_py.cause.reason import Scene
 
 
 @pytest.fixture
@@ -283,3 +285,29 @@ def test_a_user_that_the_user_namespace_does_not_have() -> None:
     assert found(owner).text.startswith("The user or group 5 does not exist in the user namespace")
     group = failed("setgid", errno.EINVAL, arguments=(7, 0, 0, 0, 0, 0), state=inside)
     assert found(group).text.startswith("The group 7 does not exist")
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "words"),
+    [
+        ("cgroup.max.descendants", "2", "cgroup.max.descendants of the cgroup /a allows 2 cgroups"),
+        ("cgroup.max.depth", "1", "cgroup.max.depth of the cgroup /a allows 1 levels of cgroups"),
+    ],
+)
+def test_a_cgroup_above_limits_the_cgroups_below(
+    name: str, most: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mount = files.Mount(str(tmp_path), "cgroup2", ("rw",), "none")
+    monkeypatch.setattr(files, "mount_of", lambda _: mount)
+    (tmp_path / "a/b").mkdir(parents=True)
+    for folder, below in ((tmp_path / "a/b", 0), (tmp_path / "a", 2), (tmp_path, 3)):
+        (folder / "cgroup.stat").write_text(f"nr_descendants {below}\nnr_dying_descendants 0\n")
+        (folder / "cgroup.max.descendants").write_text("max\n")
+        (folder / "cgroup.max.depth").write_text("max\n")
+    (tmp_path / "a" / name).write_text(f"{most}\n")
+    made = failed("mkdir", errno.EAGAIN, (0, f"{tmp_path}/a/b/c"))
+    reason = found(made)
+    assert words in reason.text
+    assert f">{tmp_path}/a/{name}" in reason.advice[0]
+    (tmp_path / "a" / name).write_text("7\n")
+    assert cgroups.no_more(Scene(made, Witnessed((made,)), Identity(0, 0))) is None

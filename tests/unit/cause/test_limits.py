@@ -368,3 +368,46 @@ def test_the_kind_of_namespace_that_is_used_up(proc_sys: ProcSys, flag: int, nam
     )
     several = failed("unshare", errno.ENOSPC, arguments=(0x50000000, 0, 0, 0, 0, 0))
     assert found(several, chain=("inc_ucount",)) is None
+
+
+def test_calls_that_create_a_descriptor_have_one_meaning_of_emfile() -> None:
+    """The kernel shows only the lowest free descriptor, which may be too low."""
+    held = limited(resource.RLIMIT_NOFILE, 3, 3, used=1)
+    reason = found(failed("openat", errno.EMFILE, texts=((1, "/etc/hosts"),), state=held))
+    assert reason is not None
+    assert "RLIMIT_NOFILE (ulimit -n) is 3" in reason.text
+    assert reason.is_inferred
+
+
+def test_pseudo_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"max": "4", "nr": "4", "reserve": "1"}
+    monkeypatch.setattr(limits, "read_of_kernel", lambda path: values[Path(path).name])
+    reason = found(failed("openat", errno.ENOSPC, texts=((1, "/dev/ptmx"),)))
+    assert reason is not None
+    assert reason.text.startswith("4 pseudo-terminals are open, and kernel.pty.max allows 4")
+    assert reason.advice[0] == "sysctl kernel.pty.max=1029"
+
+
+@pytest.mark.parametrize(
+    ("most", "words"),
+    [("1000", "(1000); 1000000 were"), ("4096", "(4096, 4 KiB); 1000000 were")],
+)
+def test_a_limit_of_bytes_is_not_printed_twice(
+    most: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sysctl, "_value", lambda _: most)
+    reason = found(failed("shmget", errno.EINVAL, arguments=(0, 1000000, 0, 0, 0, 0)))
+    assert reason is not None
+    assert words in reason.text
+
+
+def test_mounts_in_a_user_namespace_need_a_mount_namespace_too() -> None:
+    admin = CAPABILITIES.index("SYS_ADMIN")
+    texts = (0, "proc"), (1, "/")
+    mount = failed("mount", errno.EPERM, texts=texts, state=state(ALL, namespace=1))
+    reason = found(mount, Denied(7, mount.tid, admin))
+    assert reason is not None
+    assert "unshare --user --map-root-user --mount" in reason.advice[0]
+    inside = found(replace(mount, is_elsewhere=True), Denied(7, mount.tid, admin))
+    assert inside is not None
+    assert inside.advice == ("run it outside of the user namespace (a rootless container is one)",)

@@ -34,7 +34,7 @@ from retsnoop_py.cause.own_words import meaning_of_status, own_decision, statuse
         ("mktemp: extra operand \u2018b\u2019", "The operand b is one too many", "quote"),
         ("chmod: invalid mode: \u201899x\u2019", "99x is not a mode", "chmod 644"),
         ("date: invalid date \u2018tomorow\u2019", "tomorow is not a date", "YYYY-MM-DD"),
-        ("head: invalid number of lines: \u2018x\u2019", "x is not a valid number", "suffix"),
+        ("head: invalid number of lines: \u2018x\u2019", "does not accept the number x", "suffix"),
         ("fatal: No configured push destination.", "remote repository", "git remote add"),
         (
             "fatal: The current branch new has no upstream branch.",
