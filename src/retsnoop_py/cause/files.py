@@ -39,6 +39,7 @@ __all__ = [
     "group_name",
     "groups_of",
     "interpreter_of",
+    "is_home",
     "is_of_kernel",
     "kind_of",
     "missing_part",
@@ -81,6 +82,14 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+def is_home(path: str, uid: int) -> bool:
+    """Return whether a directory is the home directory of a user."""
+    try:
+        return pwd.getpwuid(uid).pw_dir == path != "/"
+    except KeyError:
+        return False
 
 
 def group_name(gid: int) -> str:

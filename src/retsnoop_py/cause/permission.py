@@ -87,7 +87,16 @@ def _denied(scene: Scene, found: files.DeniedBy) -> Reason:
     elif missing == os.X_OK and not status.st_mode & 0o111:
         return _not_executable(part, status)
     text = f"User {user} may not {right} the {kind} {show(part)}: {files.described(status)}"
-    return Reason("file-mode", text + _in_list(found), tuple(_advice(scene, found)))
+    text += _in_list(found)
+    advice = tuple(_advice(scene, found))
+    if files.is_home(part, status.st_uid) and status.st_uid != scene.who.uid:
+        text += f" It is the home directory of {files.user_name(status.st_uid)}."
+        home = (
+            f"or set HOME to a directory of user {user}, if the program found the path by HOME "
+            "(su -, sudo -H and runuser -l set it)"
+        )
+        advice = (*advice, home)
+    return Reason("file-mode", text, advice)
 
 
 def _not_executable(part: str, status: os.stat_result) -> Reason:

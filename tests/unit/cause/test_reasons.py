@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from retsnoop_py.cause import files
 from retsnoop_py.cause.events import Address, Place, State, SystemCall, Witnessed
 from retsnoop_py.cause.files import Identity, missing_part, mount_of, near
 from retsnoop_py.cause.operation import operation, path_of
@@ -284,6 +285,20 @@ def test_names_that_cannot_be_printed(tmp_path: Path) -> None:
     assert found.text.isprintable()
     found.text.encode()
     assert operation(call("unlink", errno.ENOENT, (0, "a\n"))) == r"removing $'a\x0a'"
+
+
+def test_the_home_directory_of_another_user(
+    open_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = open_folder / "home"
+    home.mkdir()
+    home.chmod(0o700)
+    one = call("mkdir", errno.EACCES, (0, f"{home}/.cache"), uid=OTHER, gid=OTHER)
+    assert "home directory" not in reason(one).text
+    monkeypatch.setattr(files, "is_home", lambda path, _: path == str(home))
+    found = reason(one)
+    assert "It is the home directory of " in found.text
+    assert found.advice[-1].startswith("or set HOME to a directory of user ")
 
 
 def test_a_program_that_nobody_may_run(open_folder: Path) -> None:
