@@ -54,6 +54,8 @@ __all__ = [
 _QUOTED = re.compile(r"['\u2018]([^'\u2018\u2019]+)['\u2019]")
 #: Errors that programs report about a path although no call returned them.
 _OF_PATHS = ("EISDIR", "ENOTDIR", "EEXIST", "ENOTEMPTY", "ENOENT")
+#: Devices that drivers create, and that programs need which look for them.
+_DRIVERS = ("/dev/loop-control", "/dev/mapper/control", "/dev/fuse", "/dev/net/tun", "/dev/kvm")
 #: Words in lines about errors; the first ones say that the line is about the end of the program.
 _IS_FATAL = re.compile(r"\b(?:fatal|panic|error)(?: error)?: \S", re.I)
 _COMPLAINS = re.compile(r"fatal|error|fail|cannot|can't|could not|not |denied|invalid|refuse", re.I)
@@ -278,6 +280,8 @@ class Survey:
         if status and not (chosen is not None and chosen.has_words):
             checked = self._checked_by_program() if chosen is None else None
             checked = checked or own_decision(self.witnessed)
+            if checked is None and chosen is None:
+                checked = self._missing_driver()
             if checked is not None:
                 return _told(checked)
         is_known = chosen is not None and (is_hinted_at or chosen.may_be_the_reason)
@@ -335,6 +339,23 @@ class Survey:
             request=None,
         )
         return reason_of(Scene(call, Witnessed(), _identity(call)))
+
+    def _missing_driver(self) -> Reason | None:
+        """Return the device of a driver that a program did not find before it wrote another error.
+
+        mount(8) writes EPERM, which no call returned, if it finds no loop device.
+        """
+        found = reported_elsewhere(self.witnessed, self._wording, self.witnessed.calls)
+        if found is None:
+            return None
+        for call in reversed(self.witnessed.calls):
+            is_search = errno_name(call.error) in ("ENOENT", "ENODEV", "ENXIO")
+            if call.pid != found[0].pid or not is_search or object_of(call) not in _DRIVERS:
+                continue
+            reason = reason_of(Scene(call, Witnessed(), _identity(call)))
+            if reason is not None:
+                return replace(reason, is_inferred=True)
+        return None
 
     def nothing(self, *, failed: bool, status: int | None) -> str:
         """Return why no failure is explained."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 
 import pytest
@@ -12,6 +13,7 @@ from tests.unit.api.test_failing import call, session
 from retsnoop_py.api import choosing
 from retsnoop_py.api.choosing import Chosen, Survey, with_reason, without_functions
 from retsnoop_py.api.failing import FailingCalls
+from retsnoop_py.cause import files
 from retsnoop_py.cause.complaint import Choice, Evidence, Line
 from retsnoop_py.cause.events import (
     Deferred,
@@ -306,3 +308,24 @@ def test_the_end_of_its_time_is_the_answer_of_timeout_and_not_the_signal() -> No
     reason = made.end_reason(made.chosen(failed=True), 124)
     assert reason is not None
     assert "the time was over" in reason.text
+
+
+def test_a_missing_driver_behind_an_error_that_no_call_returned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """mount(8) without a loop device writes EPERM."""
+    monkeypatch.setattr(files, "missing_part", lambda path: (path, None))
+    monkeypatch.setattr(os.path, "exists", lambda _: False)
+    texts = ((1, "/dev/loop-control"),)
+    look = replace(CALL, name="newfstatat", error=errno.ENOENT, texts=texts)
+    text = "mount: /mnt: mount failed: Operation not permitted.\n"
+    witnessed = Witnessed((look,), written=(Written(4, MOUNT, MOUNT, 2, text),))
+    made = Survey(FailingCalls(), witnessed, is_named=False)
+    assert made.chosen(failed=True) is None
+    reason = made.end_reason(None, 1)
+    assert reason is not None
+    assert "the module loop is not loaded" in reason.text
+    assert reason.certainty == "inferred"
+    other = replace(look, texts=((1, "/dev/other"),))
+    without = Survey(FailingCalls(), replace(witnessed, calls=(other,)), is_named=False)
+    assert without.end_reason(None, 1) is None
