@@ -115,10 +115,8 @@ def meaning_of_status(witnessed: Witnessed, status: int) -> Reason | None:
             return None
         for row in statuses():
             if row.status == status and end.process in row.programs:
-                is_last = end is witnessed.ends[-1]
-                return Reason(
-                    "program", row.text, row.advice, is_seen_later=False, is_inferred=not is_last
-                )
+                # from the program's documentation, and by the name of the process
+                return Reason("program", row.text, row.advice, is_inferred=True)
     return None
 
 

@@ -288,7 +288,7 @@ def test_the_meaning_of_an_exit_status_is_the_answer_if_no_call_failed() -> None
     reason = made.end_reason(made.chosen(failed=True), 1)
     assert reason is not None
     assert reason.text.startswith("No line matches the pattern.")
-    assert reason.certainty == "observed"
+    assert reason.certainty == "inferred"
     with_call = Survey(FailingCalls(), replace(silent, calls=(CALL,)), is_named=False)
     assert with_call.end_reason(with_call.chosen(failed=True), 1) is None
     look = replace(CALL, name="openat", error=errno.ENOENT, texts=((1, "/root/.config/grep"),))
