@@ -18,6 +18,7 @@ from tests.live.test_doctor import (
     worked,
 )
 
+from retsnoop_py.kernel.tracefs import MOUNT_PROC, MOUNT_SYSFS
 from retsnoop_py.vm.machine import Machine
 
 JIT = "/proc/sys/net/core/bpf_jit_enable"
@@ -93,3 +94,71 @@ def test_cap_bpf_and_cap_perfmon_alone_miss_cap_syslog(machine: Machine) -> None
         assert "this process lacks CAP_SYSLOG" in said
         assert "kptr_restrict" not in said
         assert f"hint: {answer['next_step']}\n" in result.err
+
+
+#: A root directory that is no mount point. It has the guest's files, and of the kernel's file
+#: systems only those that the first word mounts. It ends with the mount namespace.
+CHROOT = """
+set -e
+mounts=$1; shift
+root=/tmp/chroot
+mkdir -p $root
+for path in /*; do
+    case $path in /proc|/sys|/tmp|/lost+found) continue ;; esac
+    [ -L $path ] && cp -aT $path $root$path
+    [ -d $path ] && [ ! -L $path ] || continue
+    mkdir -p $root$path
+    mount --rbind $path $root$path
+done
+mkdir -p $root/proc $root/sys $root/tmp
+for mount in $mounts; do
+    mount -t ${mount%:*} none $root${mount#*:}
+done
+exec chroot $root "$@"
+"""
+PROC, SYSFS = "proc:/proc", "sysfs:/sys"
+TRACEFS = "tracefs:/sys/kernel/tracing"
+
+
+def below(*mounts: str) -> tuple[str, ...]:
+    """Return the start of a command line that runs in a chroot with ``mounts``."""
+    return ("unshare", "-m", "sh", "-c", CHROOT, "sh", " ".join(mounts))
+
+
+@pytest.mark.slow
+@pytest.mark.one_kernel
+@pytest.mark.parametrize(
+    ("mounts", "works", "remedy"),
+    [
+        ((), False, MOUNT_SYSFS),
+        ((PROC,), False, MOUNT_SYSFS),
+        ((PROC, SYSFS), False, "mount -t tracefs tracefs /sys/kernel/tracing"),
+        # a BPF program lists the symbols of the kernel
+        ((SYSFS, TRACEFS), True, MOUNT_PROC),
+        ((PROC, SYSFS, TRACEFS), True, ""),
+    ],
+    ids=["neither", "no_sys", "no_tracefs", "no_proc", "all"],
+)
+def test_a_chroot_without_a_file_system_of_the_kernel(
+    mounts: tuple[str, ...], works: bool, remedy: str, machine: Machine
+) -> None:
+    under = below(*mounts)
+    answer = doctor(machine, under=under)
+    traced = run_by(machine, under=under)
+    why = machine.run([*under, TOOL, "why", "--reruns=0", *FAILING], timeout=180)
+    assert answer["works"] is works
+    assert worked(traced) is works, traced.err
+    assert traced.status == answer["exit_status"] or works
+    if remedy:
+        assert why.status == 69
+        # only the error: no run was announced
+        assert (remedy if PROC in mounts else MOUNT_PROC) in only_error(why)
+    else:
+        assert "mkdir" in why.out.partition(" ")[0], why.err
+    if not works:
+        assert remedy in answer["next_step"]
+        assert remedy in only_error(traced)
+    if PROC not in mounts:
+        assert any(lost.startswith("why") for lost in answer["loses"]) is works
+        for key in ("cap_bpf", "pid_namespace", "user_namespace", "seccomp", "ftrace_enabled"):
+            assert answer_to(answer, key) == "unknown", key

@@ -15,6 +15,7 @@ from retsnoop_py.capture.signals import StopSignals
 from retsnoop_py.capture.witness import CallsByThread, Witness
 from retsnoop_py.cause.events import SystemCall
 from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.kernel.tracefs import require_proc
 from retsnoop_py.model.session import ExplainedFailure
 from retsnoop_py.session.model import Session, SessionKind
 from retsnoop_py.session.pipeline import Sink, SinkMaker
@@ -43,6 +44,7 @@ class Explainer:
 
     def __init__(self, signals: StopSignals) -> None:
         self.facts = KernelFacts(loading=True)
+        require_proc(self.facts.root, "--explain")
         self.calls = CallsByThread()
         self.witness = Witness.of(self.facts, by_thread=self.calls)
         self._signals = signals

@@ -54,6 +54,7 @@ from retsnoop_py.kernel.facts import KernelFacts
 from retsnoop_py.kernel.kallsyms import read_modules
 from retsnoop_py.kernel.kcore import Kcore
 from retsnoop_py.kernel.switches import JIT
+from retsnoop_py.kernel.tracefs import require_proc
 from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.model import session as to
 from retsnoop_py.model import why as told
@@ -159,7 +160,8 @@ class Inquiry:
     ) -> None:
         if bool(asked.command) == bool(asked.pids):
             raise UsageError(
-                "why of what?", "retsnoop-py why -- CMD runs CMD; why -p PID waits for a process"
+                "why needs a command or a process",
+                "retsnoop-py why -- CMD runs CMD; why -p PID waits for a process",
             )
         self._asked = asked
         self._say = on_step or (lambda _: None)
@@ -428,7 +430,11 @@ class Inquiry:
         from retsnoop_py.capture.rights import raise_memlock, require_rights
 
         require_rights()
+        require_proc(self._facts.root, "why")
         raise_memlock()
+        # read here what the run needs: an error must precede the announcement of the run
+        self._facts.require_btf()
+        _ = self._facts.functions
         features = Features()
         many = (Mechanism.KPROBE_SESSION, Mechanism.KPROBE_MULTI)
         if any(features.verdict(one).works for one in many):

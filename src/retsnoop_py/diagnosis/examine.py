@@ -129,7 +129,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
 def this_host(image: Path | None = None) -> Host:
     """Return the running kernel and this process, after all tests."""
-    facts = KernelFacts()
+    facts = KernelFacts(loading=True)  # as a trace reads them
     return Host(
         facts=facts,
         tried=attempt(facts),

@@ -41,8 +41,10 @@ def kernel(host: Host) -> list[Check]:
     """Return all checks that only read files."""
     return [
         _release(host),
-        _kallsyms(host),
+        _procfs(host),
+        # a trace reads the types first, and with them the symbols
         _btf(host),
+        _kallsyms(host),
         _module_btf(host),
         _tracefs(host),
         _traceable(host),
@@ -85,11 +87,26 @@ def _release(host: Host) -> Check:
     return _check("release", "Linux 5.10 or later", answer, detail, more=too_old or "")
 
 
+def _procfs(host: Host) -> Check:
+    """Check for /proc. A trace can do without: Linux 6.0 and later list symbols to BPF programs."""
+    if has_proc(host.root):
+        return _check("procfs", "/proc", Answer.YES, "")
+    return Check(
+        key="procfs",
+        title="/proc",
+        group=Group.KERNEL,
+        answer=Answer.NO,
+        detail=NO_PROC,
+        next_step=MOUNT_PROC,
+        loses="why and --explain: they read files of processes in /proc",
+    )
+
+
 def _kallsyms(host: Host) -> Check:
     def ask() -> str:
         return f"{len(host.facts.kallsyms.table)} functions"
 
-    return _needed("kallsyms", "/proc/kallsyms", ask)
+    return _needed("kallsyms", "symbols of the kernel", ask)
 
 
 def _btf(host: Host) -> Check:

@@ -220,21 +220,29 @@ def container(host: Host) -> list[Check]:
 
 def _pid_namespace(host: Host) -> Check:
     """Report the PID namespace; process ids are translated."""
-    is_first = in_first("pid", host.root / "proc/self")
+    answer, detail, next_step = Answer.YES, "", ""
+    if not has_proc(host.root):
+        answer, detail, next_step = Answer.UNKNOWN, NO_PROC, MOUNT_PROC
+    elif not in_first("pid", host.root / "proc/self"):
+        answer = Answer.NO
+        detail = (
+            "this PID namespace has its own process IDs: -p and -P use them, sessions show both"
+        )
     return Check(
         key="pid_namespace",
         title="the kernel's process ids",
         group=Group.RIGHTS,
-        answer=Answer.YES if is_first else Answer.NO,
-        detail=""
-        if is_first
-        else "this PID namespace has its own process IDs: -p and -P use them, sessions show both",
+        answer=answer,
+        detail=detail,
+        next_step=next_step,
     )
 
 
 def _user_namespace(host: Host) -> Check:
     answer, detail, next_step, ends_with = Answer.YES, "", "", 0
-    if not in_first("user", host.root / "proc/self"):
+    if not has_proc(host.root):
+        answer, detail, next_step = Answer.UNKNOWN, NO_PROC, MOUNT_PROC
+    elif not in_first("user", host.root / "proc/self"):
         answer, ends_with = Answer.NO, PrivilegeError.exit_status
         detail = "capabilities held in a user namespace do not count for BPF and perf events"
         next_step = "run outside it, or start the container without one (as root, --userns=host)"
@@ -253,7 +261,9 @@ def _seccomp(host: Host) -> Check:
     found = _SECCOMP.search(read_text(host.root / "proc/self/status") or "")
     error = host.tried.load_error
     answer, detail, next_step = Answer.YES, "", ""
-    if found and found[1] != "0":
+    if not has_proc(host.root):
+        answer, detail, next_step = Answer.UNKNOWN, NO_PROC, MOUNT_PROC
+    elif found and found[1] != "0":
         detail = "a seccomp filter is active, and it allows bpf()"
         if error is None:
             answer, detail = Answer.UNKNOWN, "a seccomp filter is active; bpf() was not tried"

@@ -41,6 +41,12 @@ def has_proc(root: Path) -> bool:
     return (root / "proc/sys").is_dir()
 
 
+def require_proc(root: Path, user: str) -> None:
+    """Raise UnavailableError if procfs is not mounted; ``user`` is what reads it."""
+    if not has_proc(root):
+        raise UnavailableError(f"{user} needs /proc: {NO_PROC}", MOUNT_PROC)
+
+
 def has_sysfs(root: Path) -> bool:
     """Return True if sysfs is mounted below ``root``."""
     return (root / "sys/kernel").is_dir()

@@ -101,7 +101,7 @@ def test_forbidden_perf_events_are_the_reason_where_nothing_else_works(fake: Fak
 @pytest.mark.parametrize(
     ("path", "data", "status", "reason"),
     [
-        ("proc/kallsyms", "0 T a\n", 77, "/proc/kallsyms: "),
+        ("proc/kallsyms", "0 T a\n", 77, "symbols of the kernel: "),
         ("sys/kernel/security/lockdown", "[confidentiality]", 77, "free of lockdown: "),
         ("proc/sys/kernel/ftrace_enabled", "0", 69, "ftrace switched on: "),
     ],

@@ -11,7 +11,7 @@ from tests.unit.diagnosis.host import RELEASE, FakeHost, by_key
 from retsnoop_py.diagnosis.bpf import mechanisms
 from retsnoop_py.diagnosis.kernel import OPTIONS, config, cpu, kernel
 from retsnoop_py.diagnosis.model import Answer, Check
-from retsnoop_py.diagnosis.rights import rights
+from retsnoop_py.diagnosis.rights import container, rights
 
 
 def asked(fake: FakeHost) -> dict[str, Check]:
@@ -126,13 +126,20 @@ def test_without_proc_the_kernel_is_not_said_to_lack_what_stands_there(fake: Fak
     fake.file("sys/kernel/tracing/available_filter_functions", "vfs_read\n")
     fake.capabilities = None
     checks = asked(fake)
-    asked_of = {**checks, **by_key([*cpu(fake.host), *config(fake.host), *rights(fake.host)])}
+    read = [*cpu(fake.host), *config(fake.host), *rights(fake.host), *container(fake.host)]
+    asked_of = {**checks, **by_key(read)}
     unknown = ("ftrace_enabled", "ibt", "config", "cap_bpf", "perf_event_paranoid")
-    for key in (*unknown, "unprivileged_bpf", "module_btf"):
+    of_this_process = ("pid_namespace", "user_namespace", "seccomp")
+    for key in (*unknown, *of_this_process, "unprivileged_bpf", "module_btf"):
         found = asked_of[key]
         assert (found.answer, found.detail) == (Answer.UNKNOWN, "nothing is mounted on /proc"), key
         assert found.next_step == "mount -t proc proc /proc", key
     assert checks["kallsyms"].next_step == "mount -t proc proc /proc"
+    assert (checks["procfs"].answer, checks["procfs"].detail) == (
+        Answer.NO,
+        "nothing is mounted on /proc",
+    )
+    assert checks["procfs"].loses.startswith("why and --explain")
     assert (checks["tracefs"].answer, checks["tracefs"].detail) == (
         Answer.YES,
         "on /sys/kernel/tracing",
