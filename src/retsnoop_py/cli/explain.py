@@ -84,7 +84,10 @@ def request(words: Words, files: list[str]) -> ExplainRequest:
     if form not in (None, "text", "json"):
         raise UsageError(f"unknown --format '{form}'", "text or json")
     if len(files) != 1:
-        raise UsageError(f"one FILE is needed, not {len(files)}")
+        raise UsageError(
+            f"explain needs one log, not {len(files)}",
+            "give the name of a file, or - for standard input: make 2>&1 | retsnoop-py explain -",
+        )
     return ExplainRequest(
         None if files[0] == "-" else Path(files[0]),
         None if target is None else Path(target),

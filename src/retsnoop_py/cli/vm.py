@@ -19,6 +19,7 @@ import typer
 from retsnoop_py.cli.guest_signals import ended_by_signals, heeded
 from retsnoop_py.cli.guest_terminal import is_terminal, run_on_terminal
 from retsnoop_py.errors import Interrupted, RetsnoopError, UsageError
+from retsnoop_py.options import values
 from retsnoop_py.package import expanded
 from retsnoop_py.value import Value
 
@@ -90,7 +91,7 @@ Examples:
   --rw DIR           Let the guest write DIR of this machine.
   --memory SIZE      Memory of the guest (default 3G).
   --cpus N           Number of CPUs (default 2).
-  --timeout SECONDS  End CMD after this time.
+  --timeout TIME     End CMD after this time: 90s, 20min.
   -v, --verbose      Print which kernel booted, and how long that took.
 
 'retsnoop-py vm run --help' explains all options.""",
@@ -127,6 +128,9 @@ def short_help(words: Sequence[str]) -> str | None:
         if not word.startswith("-") or word == "--":
             break
     return None
+
+
+_MOST_CPUS = 64
 
 
 def _kernel_names(incomplete: str) -> list[str]:
@@ -181,7 +185,7 @@ Memory = Annotated[
 ]
 
 
-Cpus = Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Number of CPUs.")]
+Cpus = Annotated[str, typer.Option(metavar="N", help="Number of CPUs, 1 to 64.")]
 
 
 Verbose = Annotated[
@@ -232,11 +236,15 @@ def run(  # noqa: PLR0913 - one parameter per option
     modules: Modules = None,
     rw: Writable = [],  # noqa: B006 - typer makes a new one
     memory: Memory = "3G",
-    cpus: Cpus = 2,
+    cpus: Cpus = "2",
     timeout: Annotated[
-        float,
-        typer.Option(metavar="SECONDS", min=0, help="End CMD after this time; 0 means never."),
-    ] = 0,
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="End CMD after this time: 90s, 20min. A plain number counts in seconds, and 0 "
+            "means never.",
+        ),
+    ] = "0",
     debug_info: DebugInfo = False,
     verbose: Verbose = False,
 ) -> int:
@@ -245,7 +253,7 @@ def run(  # noqa: PLR0913 - one parameter per option
         print("NOTE: --kernel is now --on; the old spelling still works", file=sys.stderr)
         kernel = old_kernel
     wanted = _Guest(kernel, arch, modules, tuple(rw), memory, cpus, debug_info, verbose)
-    return _run_in(wanted, command, timeout or None)
+    return _run_in(wanted, command, None if timeout == "0" else values.timeout(timeout))
 
 
 _SHELL_HELP = """Boot a kernel and open a shell in it, as root.
@@ -271,7 +279,7 @@ def shell(  # noqa: PLR0913 - one parameter per option
     modules: Modules = None,
     rw: Writable = [],  # noqa: B006 - typer makes a new one
     memory: Memory = "3G",
-    cpus: Cpus = 2,
+    cpus: Cpus = "2",
     debug_info: DebugInfo = False,
     verbose: Verbose = False,
 ) -> int:
@@ -294,7 +302,7 @@ class _Guest(Value):
     modules: Path | None
     rw: tuple[Path, ...]
     memory: str
-    cpus: int
+    cpus: str
     debug_info: bool
     verbose: bool
 
@@ -302,15 +310,13 @@ class _Guest(Value):
 def _run_in(wanted: _Guest, command: list[str], timeout: float | None) -> int:
     from retsnoop_py.vm.machine import Machine
 
-    size = parse_memory(wanted.memory)
+    size, cpus = parse_memory(wanted.memory), parse_cpus(wanted.cpus)
     for folder in wanted.rw:
         if not folder.is_dir():
             raise UsageError(f"--rw {folder}: not a directory", "create it first")
     chosen = _choose(wanted.kernel, wanted.arch, wanted.modules, wanted.debug_info)
     with ended_by_signals():
-        machine = Machine(
-            chosen, memory=size, cpus=wanted.cpus, shares=wanted.rw, debug=wanted.debug_info
-        )
+        machine = Machine(chosen, memory=size, cpus=cpus, shares=wanted.rw, debug=wanted.debug_info)
         with machine:
             if wanted.verbose:
                 words = f"Linux {machine.release} booted in {machine.boot_seconds:.1f} s"
@@ -410,6 +416,13 @@ def _table(rows: list[tuple[str, ...]], width: int) -> list[str]:
         row.format(*(part for pair in zip(cells, widths, strict=True) for part in pair))
         for cells in (titles, *rows)
     ]
+
+
+def parse_cpus(text: str) -> int:
+    """Return the number of CPUs. Raise UsageError."""
+    if not re.fullmatch(r"[0-9]{1,2}", text) or not 1 <= int(text) <= _MOST_CPUS:
+        raise UsageError(f"--cpus {text}: not a number of CPUs", f"give 1 to {_MOST_CPUS}")
+    return int(text)
 
 
 def parse_memory(text: str) -> int:

@@ -88,11 +88,12 @@ def request(words: Words, rest: list[str]) -> WhyCommand:
         )
     if sum(map(bool, (command, processes, files))) != 1:
         raise UsageError(
-            "why of what? Give a command, a process, or a recording",
+            "why needs one command, process or recording",
             "retsnoop-py why -- CMD, why -p PID, or why FILE.rsn",
         )
     errors = (*words.texts("allow-errors"), *words.texts("errno"))
-    allowed_errors(errors)
+    allowed_errors(words.texts("allow-errors"))
+    allowed_errors(words.texts("errno"), "--errno")
     asked_reruns = words.text("reruns")
     image = words.text("kernel")
     what = WhyRequest(

@@ -687,9 +687,9 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         ("--timeout",),
         Takes.ONE,
-        "Give up a kernel of --on after this time (default 600).",
+        "Give up a kernel of --on after this time: 90s, 20min (default 10min).",
         panel=WHERE,
-        metavar="SECONDS",
+        metavar="TIME",
         commands=("trace", "load"),
         keyword="",
     ),

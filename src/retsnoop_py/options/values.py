@@ -205,14 +205,14 @@ class ErrorNames(Value):
     any: bool = False
 
 
-def allowed_errors(values: Sequence[str]) -> ErrorNames:
-    """Return the errors of ``-x``, in order. Raise :class:`UsageError`."""
+def allowed_errors(values: Sequence[str], option: str = "-x") -> ErrorNames:
+    """Return the errors of ``-x``, or of ``option``, in order. Raise :class:`UsageError`."""
     found = ErrorNames()
     for value in values:
         if value.lower() == "any":
             found = ErrorNames(any=True)
         else:
-            found = ErrorNames(found.numbers | {_error("-x", value)})
+            found = ErrorNames(found.numbers | {_error(option, value)})
     return found
 
 
@@ -235,8 +235,8 @@ def jobs(value: str | None) -> int:
 
 
 def timeout(value: str | None) -> float:
-    """Return ``--timeout`` in seconds. Raise :class:`UsageError`."""
-    return positive("--timeout", value, _TIMEOUT_S)
+    """Return ``--timeout`` in seconds; a plain number counts in s. Raise :class:`UsageError`."""
+    return duration_ns("--timeout", value, "s") / _UNITS["s"] or _TIMEOUT_S
 
 
 def positive(option: str, value: str | None, default: float) -> float:

@@ -206,6 +206,14 @@ def test_the_exit_status_is_that_of_the_run(monkeypatch: pytest.MonkeyPatch) -> 
         ("replay a --debug bpf", "--debug bpf concerns tracing", "full-lbr"),
         ("replay a -C bpf.ringbuf-size=1", "-C bpf.ringbuf-size concerns tracing", "stacks."),
         ("-v vm list", "unexpected word 'vm'", "first word"),
+        ("why", "why needs one command, process or recording", "why -- CMD"),
+        ("why --errno EFOO -- ls", "--errno: unknown error name 'EFOO'", ""),
+        ("why -x EFOO -- ls", "-x: unknown error name 'EFOO'", ""),
+        ("explain", "explain needs one log, not 0", "- for standard input"),
+        ("vm run --cpus abc -- true", "--cpus abc: not a number of CPUs", "1 to 64"),
+        ("vm run --cpus 0 -- true", "--cpus 0: not a number of CPUs", "1 to 64"),
+        ("vm run --timeout soon -- true", "--timeout soon: not a duration", "--timeout 500ms"),
+        ("--on 5.10 -e x --timeout x -- ls", "--timeout x: not a duration", "--timeout 500ms"),
     ],
 )
 def test_a_wrong_command_line_is_one_message_a_hint_and_64(
