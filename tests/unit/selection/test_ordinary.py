@@ -73,6 +73,13 @@ def test_a_terminal_obeys_no_reason() -> None:
     assert rule.reason == "a\\x1b[2Jreason"
 
 
+@pytest.mark.parametrize("release", ["5.10.0", "6.12.1", "7.2.0-1-amd64"])
+def test_a_program_without_a_target_in_btf_is_no_failure(release: str) -> None:
+    """BPF_OBJ_GET_INFO_BY_FD asks for it, and goes on without."""
+    (made,), _ = apply_rules([function("bpf_prog_get_target_btf", PTR)], load(), release)
+    assert ordinary_results(made) == ("NULL",)
+
+
 def test_an_error_number_can_be_ordinary_too() -> None:
     one = function("find_it", INT)
     (made,), _ = apply_rules([one], parse("find_* -ENOENT * it is looked up", "list"), "6.1.0")
