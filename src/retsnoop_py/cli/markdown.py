@@ -112,7 +112,10 @@ def section(blocks: Sequence[Block], title: str) -> list[Block]:
 
 
 def _runs(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the parts of a line: the style (``code``, ``emphasis`` or empty) and the text."""
+    """Yield the parts of a line: the style and the text.
+
+    The styles are ``code``, ``strong``, ``emphasis``, and "" for other text.
+    """
     at = 0
     for found in _INLINE.finditer(text):
         yield "", text[at : found.start()]
@@ -124,7 +127,7 @@ def _runs(text: str) -> Iterator[tuple[str, str]]:
             if "://" in found["link"]:
                 yield "", f" ({found['link']})"
         elif found["strong"] is not None:
-            yield "code", found["strong"]
+            yield "strong", found["strong"]
         else:
             yield "emphasis", found["emphasis"]
     yield "", text[at:]
@@ -136,8 +139,8 @@ def _runs(text: str) -> Iterator[tuple[str, str]]:
 def plain(blocks: Sequence[Block], width: int, *, bold: bool = False) -> list[str]:
     """Return the lines of ``blocks``, at most ``width`` columns if words and code allow it.
 
-    ``bold``: headings and code are bold, by escape sequences. Otherwise inline code keeps its
-    backquotes.
+    ``bold``: headings, code and bold text are bold, by escape sequences. Otherwise inline code
+    keeps its backquotes.
     """
     writer = _Plain(width, bold)
     lines: list[str] = []
@@ -170,7 +173,8 @@ class _Plain:
         return self._wrapped(block.text, self._width)
 
     def _marked(self, style: str, word: str) -> str:
-        return f"{_BOLD[0]}{word}{_BOLD[1]}" if self._bold and style == "code" else word
+        is_bold = self._bold and style in ("code", "strong")
+        return f"{_BOLD[0]}{word}{_BOLD[1]}" if is_bold else word
 
     def _words(self, text: str) -> Iterator[tuple[str, int]]:
         """Yield the words of a line as printed, and their columns.
@@ -287,6 +291,8 @@ def roff_text(text: str) -> str:
     for style, part in _runs(text):
         if style == "code":
             written += rf"\fB{_escaped(part)}\fR"
+        elif style == "strong":
+            written += r"\fB" + part.replace("\\", r"\e") + r"\fR"
         elif style == "emphasis":
             written += rf"\fI{_escaped(part)}\fR"
         else:

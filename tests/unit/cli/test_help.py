@@ -57,6 +57,13 @@ def test_a_topic_is_bold_on_a_terminal_only() -> None:
     assert plain(blocks, 80, bold=True)[2] == "Say \x1b[1m-e\x1b[22m twice."
 
 
+def test_bold_text_is_no_code() -> None:
+    blocks = parse("With `-- CMD`, **it runs CMD again**.\n")
+    assert plain(blocks, 80) == ["With `-- CMD`, it runs CMD again."]
+    assert plain(blocks, 80, bold=True)[0].count("\x1b[1m") == 6  # each word is bold
+    assert roff(blocks) == [".PP", r"With \fB\-\- CMD\fR, \fBit runs CMD again\fR."]
+
+
 def test_every_topic_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     for topic in TOPICS:
         assert main(["help", topic.name]) == 0
