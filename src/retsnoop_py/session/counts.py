@@ -47,6 +47,7 @@ class Counts:
 
     * ``failed``: failing calls that were received
     * ``shown``: calls that were handed to the output; ``succeeded``: successful calls among these
+    * ``running``: calls that were handed to the output and still ran when tracing ended
     * ``repeated``: calls among these that the output counted and did not print
     * ``filtered``: failing calls by the option that filtered them out
     * ``is_cut``: ``--count`` ended the run, so that later calls are not counted
@@ -54,7 +55,7 @@ class Counts:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self.failed = self.succeeded = self.shown = self.repeated = 0
+        self.failed = self.succeeded = self.shown = self.running = self.repeated = 0
         self.filtered: Counter[str] = Counter()
         self.is_cut = False
         #: The errors of failing calls that were filtered out; 0 stands for NULL.
@@ -73,6 +74,8 @@ class Counts:
             self._add(report.session, times)
 
     def _add(self, session: Session, times: int) -> None:
+        if session.kind is SessionKind.RUNNING:
+            self.running += times
         if session.kind is SessionKind.FINAL:
             self.shown += times
             if session.is_error:
@@ -101,16 +104,18 @@ class Counts:
     def line(self) -> str:
         """The closing line, without its line end."""
         lost = [*self._lost_texts()]
-        if not self.failed and not self.shown:
+        if not self.failed and not self.shown and not self.running:
             text = self._without_failure()
             return f"{text}; {', '.join(lost)}." if lost else f"{text}."
-        if not self.shown and self.filtered and not lost:
+        if not self.shown and not self.running and self.filtered and not lost:
             return (
                 f"0 of {_number(self.failed, 'failed call')} pass {self._options()}"
                 f"{self._frequent('; most frequent: ')}."
             )
-        succeeded = f" ({self.succeeded:,} of them successful)" if self.succeeded else ""
-        found = [f"{self.shown - self.repeated:,} printed{succeeded}"]
+        kinds = [f"{self.succeeded:,} of them successful"] if self.succeeded else []
+        kinds += [f"{self.running:,} of them still running"] if self.running else []
+        some = f" ({', '.join(kinds)})" if kinds else ""
+        found = [f"{self.shown - self.repeated + self.running:,} printed{some}"]
         if self.repeated:
             found.append(f"{self.repeated:,} like them counted (--all prints each)")
         if self.filtered:

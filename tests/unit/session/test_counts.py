@@ -37,6 +37,10 @@ def test_calls_that_failed_and_were_printed() -> None:
     assert line([FAILED] * 2, kernel={CALLS: 1234}) == (
         "1,234 calls of entry functions, 2 failed; 2 printed."
     )
+    running = Report(FAILED.session._replace(kind=SessionKind.RUNNING, is_error=False))
+    assert line([running, DONE, running]) == (
+        "0 calls failed; 3 printed (1 of them successful, 2 of them still running)."
+    )
     assert line([FAILED, DONE, DONE]) == "1 call failed; 3 printed (2 of them successful)."
 
 
