@@ -79,7 +79,11 @@ def selection(settings: Settings, chosen: Selection) -> None:
         warn(line)
     if not settings.filters.success:
         table = FunctionTable.of(chosen.functions)
-        warn(_cannot_fail([table[number].label for number in table.having(_WITHOUT_FAILURE)]))
+        text = _cannot_fail([table[number].label for number in table.having(_WITHOUT_FAILURE)])
+        if settings.selection.entry:
+            warn(text)
+        elif text:  # the user cannot change the globs of a preset
+            note(settings, text)
 
 
 def _cannot_fail(names: Sequence[str]) -> str:

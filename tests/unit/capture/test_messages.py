@@ -16,7 +16,7 @@ from retsnoop_py.capture import messages
 from retsnoop_py.kernel.functions import FuncFlags
 from retsnoop_py.listener import Listener, listening
 from retsnoop_py.mechanism import Mechanism
-from retsnoop_py.settings import Settings
+from retsnoop_py.settings import SelectionSettings, Settings
 
 #: The first rung refuses two functions, the last one of them too.
 GOOD, TAKEN, LEFT = (function(name, address) for address, name in enumerate(("f", "g", "h"), 1))
@@ -101,7 +101,10 @@ def test_one_warning_tells_of_all_entry_functions_that_cannot_fail() -> None:
         functions=(*void, function("g", 9999)), rejections=(), globs=(), types=()
     )
 
-    assert warned(lambda: messages.selection(Settings(), chosen)) == [
+    own = Settings(selection=SelectionSettings(entry=("*",)))
+    preset = Settings(selection=SelectionSettings(presets=("lsm",)))
+    assert warned(lambda: messages.selection(preset, chosen)) == []
+    assert warned(lambda: messages.selection(own, chosen)) == [
         (
             "WARNING: 1,005 entry functions cannot fail by their return types: 'f1', 'f2', 'f3' "
             "and 1,002 more. They report only what fails inside them; -S shows their successes"
