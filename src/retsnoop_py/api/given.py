@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from retsnoop_py.api.deducing import register_of
 from retsnoop_py.errors import RetsnoopError, UnavailableError
 from retsnoop_py.kernel.arguments.plan import syscall_parameters
 from retsnoop_py.kernel.btf import Kind
@@ -31,6 +32,8 @@ __all__ = ["given_operands"]
 
 #: An operand that is a parameter, or a member of the struct that a parameter points to.
 _PARAMETER = re.compile(r"([A-Za-z_]\w*)((?:(?:->|\.)\w+)*)")
+#: Compared bits of a value: an operand may be narrower than the argument.
+_WORD = 0xFFFFFFFF
 
 
 class _Site(Value):
@@ -50,14 +53,36 @@ def given_operands(
     """
     if decided_in is None or decided_in.decided is None or facts.btf is None:
         return ()
-    names = [one.name for one in decided_in.decided.operands]
+    operands = decided_in.decided.operands
     try:
         with Kcore(facts.root / "proc/kcore") as source:
             search = _Search(facts, session, source)
-            found = [search.given(decided_in.function.name, name) for name in names]
+            found = [(search.given(decided_in.function.name, one.name), one) for one in operands]
     except (RetsnoopError, OSError):
         return ()
-    return tuple(one for one in dict.fromkeys(found) if one is not None)
+    arguments = next((one.call.arguments for one in session.stack or () if one.call), None) or ()
+    kept = [one for one, operand in found if one is not None and _fits(one, operand, arguments)]
+    return tuple(dict.fromkeys(kept))
+
+
+def _fits(
+    given: told.GivenOperand, operand: to.ConditionOperand, arguments: Sequence[to.Argument]
+) -> bool:
+    """Return False if the kernel changed the value before the comparison.
+
+    The argument, or the struct that it points to, was recorded at the start of the call.
+    """
+    if operand.value is None or given.argument > len(arguments):
+        return True
+    argument = arguments[given.argument - 1]
+    recorded: object
+    if given.member:
+        member = re.split(r"->|\.", operand.name)[-1]
+        recorded = argument.value.get(member) if isinstance(argument.value, dict) else None
+    else:
+        number = register_of(argument)
+        recorded = number.value if number is not None else None
+    return not isinstance(recorded, int) or not (operand.value ^ recorded) & _WORD
 
 
 class _Search:

@@ -107,6 +107,28 @@ def test_in_its_own_function_the_operand_has_the_name(
     assert found == (GivenOperand("flags", 1, "flags"),)
 
 
+@pytest.mark.parametrize(
+    ("operand", "recorded", "is_kept"),
+    [
+        (to.ConditionOperand("mask", 5), (to.Argument("flags", "5", 5, "int"),), True),
+        (to.ConditionOperand("mask", 4), (to.Argument("flags", "5", 5, "int"),), False),
+        (to.ConditionOperand("mask", 4), (), True),
+        (to.ConditionOperand("mask", None), (to.Argument("flags", "5", 5, "int"),), True),
+        (to.ConditionOperand("mask", 4), (to.Argument("flags", "&7", 7, "int *"),), True),
+    ],
+)
+def test_a_value_that_the_kernel_changed_is_not_the_argument(
+    operand: to.ConditionOperand, recorded: tuple[to.Argument, ...], is_kept: bool
+) -> None:
+    assert given._fits(GivenOperand("mask", 1, "flags"), operand, recorded) == is_kept
+    member = GivenOperand("attr->flags", 1, "attr", member=True)
+    passed = (to.Argument("attr", "&{...}", {"flags": 5}, "struct attr *"),)
+    changed = to.ConditionOperand("attr->flags", 4)
+    assert not given._fits(member, changed, passed)
+    assert given._fits(member, to.ConditionOperand("attr->flags", 5), passed)
+    assert given._fits(member, to.ConditionOperand("attr->size", 4), passed)
+
+
 def test_code_that_cannot_be_read_gives_nothing(
     built: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
