@@ -93,9 +93,11 @@ LIBBPF_CFLAGS = "-g -O2 -Wall -std=gnu89 -fPIC -fvisibility=hidden -DLIBBPF_API=
 
 # -mcpu=v3 (Linux 5.1): 32-bit compares and arithmetic, which is less work for the verifier.
 # -fms-extensions: kernel 7 types have anonymous `struct tag;` members.
+# The last warning is one of clang 21, about variables that libbpf's BPF_CORE_READ() fills.
 BPF_CFLAGS = (
     *("-target", "bpf", "-mcpu=v3", "-g", "-O2", "-std=gnu11", "-fms-extensions"),
     *("-Wall", "-Werror", "-Wno-microsoft-anon-tag", "-Wno-missing-declarations"),
+    *("-Wno-unknown-warning-option", "-Wno-default-const-init-var-unsafe"),
 )
 BPF_ARCHES = {"x86_64": "x86", "aarch64": "arm64"}  # machine: what bpf_tracing.h calls it
 

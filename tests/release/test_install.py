@@ -49,7 +49,7 @@ def built() -> Built:
 
 def build_on(suite: str) -> Built:
     """Run the commands of README on a new system."""
-    reader = Reader(suite, "install-builder")
+    reader = Reader(suite, f"install-builder-{suite}")
     assert reader.system.call("sh", "-c", "command -v python3 make cc xz sudo").returncode
     tools, *rest = script("README.md", "make deb")
     reader.type(tools)

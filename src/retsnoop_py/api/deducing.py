@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from retsnoop_py.kernel.kallsyms import Symbol
     from retsnoop_py.session.paths import Hit, Origin
 
-__all__ = ["callees", "deduced"]
+__all__ = ["callees", "deduced", "function_of", "register_of"]
 
 _LONG, _INT = 8, 4
 #: The depth of calls from a system call's function, and from the functions inlined in it.
@@ -54,7 +54,7 @@ def callees(facts: KernelFacts, function: str) -> list[str]:
         if len(found) != 1:
             return []
         with Kcore(facts.root / "proc/kcore") as source:
-            return list(read_paths(facts, _function(facts, found[0]), source).calls())
+            return list(read_paths(facts, function_of(facts, found[0]), source).calls())
     except RetsnoopError:
         return []
 
@@ -110,7 +110,7 @@ def _way(
     from retsnoop_py.path.machines import machine_named
 
     machine = machine_named(facts.machine)
-    function = _function(facts, symbol)
+    function = function_of(facts, symbol)
     given = dict(zip(machine.arguments, _given(session), strict=False))
     known: Known = {register: one for register, one in given.items() if one is not None}
     with Kcore(facts.root / "proc/kcore") as source:
@@ -149,7 +149,8 @@ def _made(session: Session, names: Collection[str]) -> list[Called] | None:
     return None if len(found) != len(begun) or session.warnings else list(found.values())
 
 
-def _function(facts: KernelFacts, symbol: Symbol) -> Function:
+def function_of(facts: KernelFacts, symbol: Symbol) -> Function:
+    """Return a function that is not traced, for reading its code."""
     btf_id = facts.btf.find(symbol.name, Kind.FUNC) if facts.btf is not None else None
     result = ResultType(ResultKind.UNKNOWN)
     return Function(symbol.name, symbol.address, symbol.size, FuncFlags(0), result, btf_id=btf_id)

@@ -11,11 +11,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from retsnoop_py.api.deducing import register_of
+from retsnoop_py.api.deducing import function_of, register_of
 from retsnoop_py.errors import RetsnoopError, UnavailableError
 from retsnoop_py.kernel.arguments.plan import syscall_parameters
-from retsnoop_py.kernel.btf import Kind
-from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
 from retsnoop_py.kernel.kcore import Kcore
 from retsnoop_py.model import session as to
 from retsnoop_py.model import why as told
@@ -24,7 +22,6 @@ from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
     from retsnoop_py.kernel.facts import KernelFacts
-    from retsnoop_py.kernel.kallsyms import Symbol
     from retsnoop_py.path.analysis import FunctionPaths
     from retsnoop_py.path.text import CodeSource
 
@@ -165,15 +162,10 @@ class _Search:
         from retsnoop_py.path.analysis import read_paths
 
         if name not in self._paths:
-            found: Sequence[Symbol] = self._facts.kallsyms.named(name)
-            if len(found) != 1 or self._facts.btf is None:
+            found = self._facts.kallsyms.named(name)
+            if len(found) != 1:
                 raise UnavailableError(f"{name} is not the name of one function")
-            symbol = found[0]
-            btf_id = self._facts.btf.find(name, Kind.FUNC)
-            result = ResultType(ResultKind.UNKNOWN)
-            function = Function(
-                name, symbol.address, symbol.size, FuncFlags(0), result, btf_id=btf_id
-            )
+            function = function_of(self._facts, found[0])
             self._paths[name] = read_paths(self._facts, function, self._source)
         return self._paths[name]
 

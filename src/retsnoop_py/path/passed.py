@@ -148,7 +148,7 @@ class _Search:
         machine = self._graph.machine
         if isinstance(place, str):
             if step.flow is Flow.CALL:
-                return place in machine.clobbered and not self._is_hook(step)
+                return place in machine.clobbered
             return place in step.writes
         if step.op in ("push", "pop") and place.base == machine.stack:
             return True
@@ -157,10 +157,6 @@ class _Search:
         target = step.operands[0] if step.operands else None
         is_store = isinstance(target, Mem) and step.op not in ("cmp", "test", "bt")
         return is_store and self._local_of(target) == place
-
-    def _is_hook(self, step: Insn) -> bool:
-        """Return True for the tracer's call at the function's start, which keeps registers."""
-        return step.address - self._graph.code.address < 2 * self._graph.machine.word
 
     def _made(
         self, block: int, number: int, place: str | Local, loads: int

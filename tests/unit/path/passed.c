@@ -73,6 +73,11 @@ KEPT long copied(int flags, void *user, unsigned long size)
 	return inner((long)size, flags, &own, 7) + own.first[0];
 }
 
+KEPT long first_calls(long value)
+{
+	return inner(other((void *)value), 3, (void *)8, 7) + 1;
+}
+
 KEPT long of_a_loop(long value, int flags, void *at, long last)
 {
 	long sum = 0;
