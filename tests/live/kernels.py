@@ -48,7 +48,8 @@ QUICK = ("5.10", "6.1", MAIN, "7.3", "arm64/7.3")
 #: A kernel that runs fewer tests if one of the listed kernels is tested as well.
 STANDS_FOR = {"7.2": ("7.3",)}
 #: Beginnings of test ids below this folder: what each mechanism accepts, sees and puts back,
-#: arguments, calls, each failure of the workload, the deciding condition, the kernel log.
+#: arguments, calls, each failure of the workload, the deciding condition, an answer of ``why``, the
+#: kernel log.
 CORE = (
     "test_arguments.py::test_arguments_are_what",
     "test_calls.py",
@@ -59,6 +60,7 @@ CORE = (
     "test_vm.py::test_a_guest_that_mounts",
     "test_vm.py::test_program_and_current_folder",
     "test_vm.py::test_the_kernel_log_is_clean",
+    "test_why.py::test_a_failing_bpf_call_is_led",
     "test_workload.py",
 )
 #: The part of :data:`CORE` for the older kernels of another architecture: neither one mechanism
@@ -82,6 +84,7 @@ HEAVY = {
     "test_line.py::test_without_debug": ("arm64/7.3",),
     "test_rungs.py::test_a_function_that_cannot_be": (MAIN, "arm64/7.3"),
     "test_rungs.py::test_a_modules_function": (MAIN,),
+    "test_why.py::test_a_failing_bpf_call_is_led": ("5.10", "7.3", "arm64/7.3"),
 }
 _SAME_ABROAD = tuple(start for rows in SAME_ABROAD.values() for start in rows)
 

@@ -33,11 +33,10 @@ __all__ = [
     "syscall_name",
 ]
 
-#: Functions of system calls, by machine.
-_SYSCALLS = {"x86_64": "__x64_sys_*", "aarch64": "__arm64_sys_*"}
-#: Calls without arguments, like vfork(2): one function has both names, and the kernel lists this
-#: one.
-_WITHOUT_ARGUMENTS = "__do_sys_*"
+#: Functions of system calls, by machine. On x86-64, one function of a call without arguments, like
+#: vfork(2), has two names, and the kernel lists the second one. On arm64 the second name belongs to
+#: inline functions only. The kernel may not allow tracing any of them.
+_SYSCALLS = {"x86_64": ("__x64_sys_*", "__do_sys_*"), "aarch64": ("__arm64_sys_*",)}
 #: Functions for 32-bit programs, and a file that exists if the kernel runs such programs.
 _SYSCALLS_32 = {"x86_64": ("__ia32_*sys_*", Path("/proc/sys/abi/vsyscall32"))}
 _PREFIX = re.compile(r"__[a-z0-9]+_(?:compat_)?sys_")
@@ -49,7 +48,7 @@ _RESTARTED = ("ERESTARTSYS", "ERESTARTNOINTR", "ERESTARTNOHAND", "ERESTART_RESTA
 
 def syscall_globs(machine: str, *, compat: bool) -> list[str]:
     """Return globs for this machine's system calls; with ``compat`` also for 32-bit ones."""
-    globs = [_SYSCALLS.get(machine, "__*_sys_*"), _WITHOUT_ARGUMENTS]
+    globs = [*_SYSCALLS.get(machine, ("__*_sys_*",))]
     if compat and machine in _SYSCALLS_32 and _SYSCALLS_32[machine][1].exists():
         globs.append(_SYSCALLS_32[machine][0])
     return globs

@@ -17,6 +17,7 @@ from retsnoop_py.api.failing import (
     is_looked_for,
     ordinary,
     presets_for,
+    syscall_globs,
     syscall_name,
 )
 from retsnoop_py.api.why_request import WhyRequest
@@ -52,6 +53,12 @@ def test_names_of_system_calls() -> None:
     assert syscall_name("__x64_sys_bpf") == "bpf"
     assert syscall_name("__ia32_compat_sys_ioctl") == "ioctl"
     assert syscall_name("__arm64_sys_openat") == "openat"
+
+
+def test_a_machine_has_only_globs_that_name_its_system_calls() -> None:
+    """On arm64 all functions __do_sys_* may be inline ones, which the kernel does not trace."""
+    assert syscall_globs("aarch64", compat=False) == ["__arm64_sys_*"]
+    assert syscall_globs("x86_64", compat=False) == ["__x64_sys_*", "__do_sys_*"]
 
 
 def test_the_last_that_is_no_probing() -> None:
