@@ -17,7 +17,7 @@ from retsnoop_py.kernel.arguments.plan import syscall_parameters
 from retsnoop_py.kernel.kcore import Kcore
 from retsnoop_py.model import session as to
 from retsnoop_py.model import why as told
-from retsnoop_py.path.passed import Copied, Own, call_before, passed
+from retsnoop_py.path.passed import Copied, FromUser, Own, call_before, passed
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["given_operands"]
 
-#: An operand that is a parameter, or a member of the struct that a parameter points to.
-_PARAMETER = re.compile(r"([A-Za-z_]\w*)((?:(?:->|\.)\w+)*)")
+#: An operand that is a parameter, or a member of the struct that a parameter points to; all bits
+#: of it, the bits of a mask, or its complement.
+_PARAMETER = re.compile(r"(~?)(([A-Za-z_]\w*)((?:(?:->|\.)\w+)*))(?: & (~?)(0x[0-9a-f]+|\d+))?")
 #: Compared bits of a value: an operand may be narrower than the argument.
 _WORD = 0xFFFFFFFF
 
@@ -69,17 +70,22 @@ def _fits(
 
     The argument, or the struct that it points to, was recorded at the start of the call.
     """
-    if operand.value is None or given.argument > len(arguments):
+    matched = _PARAMETER.fullmatch(operand.name)
+    if operand.value is None or matched is None or given.argument > len(arguments):
         return True
     argument = arguments[given.argument - 1]
     recorded: object
     if given.member:
-        member = re.split(r"->|\.", operand.name)[-1]
+        member = re.split(r"->|\.", matched[2])[-1]
         recorded = argument.value.get(member) if isinstance(argument.value, dict) else None
     else:
         number = register_of(argument)
         recorded = number.value if number is not None else None
-    return not isinstance(recorded, int) or not (operand.value ^ recorded) & _WORD
+    if not isinstance(recorded, int):
+        return True
+    mask = int(matched[6], 0) if matched[6] else _WORD
+    compared = (~recorded if matched[1] else recorded) & (~mask if matched[5] else mask)
+    return not (operand.value ^ compared) & _WORD
 
 
 class _Search:
@@ -107,7 +113,7 @@ class _Search:
         matched = _PARAMETER.fullmatch(operand)
         if matched is None or not self._parameters:
             return None
-        name, is_member = matched[1], bool(matched[2])
+        operand, name, is_member = matched[2], matched[3], bool(matched[4])
         if function in (self._first, self._second):
             found = [one for one in self._parameters.values() if one[1] == name]
             return None if is_member or not found else told.GivenOperand(operand, *found[0])
@@ -115,21 +121,22 @@ class _Search:
         number = self._paths_of(function).parameter(name) if callers else None
         if number is None:
             return None
-        value: Own | Copied | None = Own(number)
+        value: Own | Copied | FromUser | None = Own(number)
         is_copied, callee = False, function
         for site in reversed(callers):
             assert isinstance(value, Own)
             value = self._passed(site, callee, value.argument)
-            if isinstance(value, Copied) and is_member and not is_copied:
+            is_fit = isinstance(value, Copied if is_member else FromUser) and not is_copied
+            if is_fit and isinstance(value, (Copied, FromUser)):
                 value, is_copied = value.source, True
             if not isinstance(value, Own) or value.add:
                 return None
             if site.function == self._first:
                 is_register = value.argument == 0 and len(value.loads) == 1
                 found_at = self._parameters.get(value.loads[0]) if is_register else None
-                if found_at is None or is_copied != is_member:
+                if found_at is None or (is_member and not is_copied):
                     return None
-                return told.GivenOperand(operand, *found_at, is_member)
+                return told.GivenOperand(operand, *found_at, is_copied)
             if value.loads:
                 return None
             callee = site.function
@@ -149,7 +156,7 @@ class _Search:
             return self._sites[: names.index(function)]
         return self._sites if function == self._last else []
 
-    def _passed(self, site: _Site, callee: str, argument: int) -> Own | Copied | None:
+    def _passed(self, site: _Site, callee: str, argument: int) -> Own | Copied | FromUser | None:
         """Return what a function passed as an argument at the call on the stack."""
         paths = self._paths_of(site.function)
         call = call_before(paths.graph, site.address)

@@ -79,10 +79,8 @@ __all__ = ["Inquiry", "why", "why_recorded"]
 _NO_CALLS = ("*_sys_rt_sigreturn", "*_sys_sigreturn", "*_sys_restart_syscall")
 #: Handlers of netlink requests: the result goes into the answer, and sending succeeds.
 _REQUESTS = ("*_rcv_msg", "audit_receive_msg")
-#: nftables sends its requests in batches; each message of a batch has a function. Below, a function
-#: that exists if the module is loaded.
+#: nftables sends its requests in batches; each message of a batch has a function.
 _BATCHES = ("nf_tables_new*", "nf_tables_del*", "nf_tables_get*", "nf_tables_commit")
-_OF_BATCH = "nf_tables_newrule"
 #: All functions of a kernel.
 _MAX_FUNCTIONS = 200_000
 #: Maximum size of code that a run follows block by block, in bytes: attaching to a block takes
@@ -399,7 +397,7 @@ class Inquiry:
             self._announce_reruns()
         calls = syscall_globs(self._facts.machine, compat=everything)
         selection = SelectionSettings(
-            entry=tuple(self._requests() if netlink else calls),
+            entry=self._present((*_REQUESTS, *_BATCHES) if netlink else calls),
             allow=("*",) if everything else (),
             deny=_NO_CALLS,
             telling=everything,
@@ -415,10 +413,15 @@ class Inquiry:
                 return failing, one
         return failing, None
 
-    def _requests(self) -> list[str]:
-        """Return globs for the functions that handle netlink requests here."""
-        has_batches = self._facts.traceable.contains(_OF_BATCH)
-        return [*_REQUESTS, *(_BATCHES if has_batches else ())]
+    def _present(self, globs: Sequence[str]) -> tuple[str, ...]:
+        """Return the globs that match a function here; all of them if none does.
+
+        A kernel may have no audit or nftables, and no function of a kind that can be traced.
+        """
+        table, listed = self._facts.kallsyms.table, self._facts.functions.listed
+        counts = table.match(listed, [(glob, None) for glob in globs]).counts
+        found = tuple(glob for glob, count in zip(globs, counts, strict=True) if count)
+        return found or tuple(globs)
 
     def _hooks_all(self) -> bool:
         """Return True if there is a mechanism that hooks all functions at once.

@@ -22,6 +22,7 @@ _NAME = r"[A-Za-z_]\w*(?:(?:->|\.)\w+)*"
 _NUMBER = r"-?(?:0x[0-9a-f]+|\d+)"
 _COMPARED = re.compile(rf"\(?({_NAME})\)? (!=|==|<=|>=|<|>) ({_NUMBER}|{_NAME})")
 _MASKED = re.compile(rf"\((~?)({_NAME}) & (~?{_NUMBER})\) (==|!=) ({_NUMBER})")
+_PART = re.compile(rf"\(({_NAME}) & (~?{_NUMBER})\) (<=|>=|<|>) ({_NUMBER})")
 _WORD = (1 << 64) - 1
 _OUTSIDE = re.compile(rf"({_NAME}) < ({_NUMBER}) \|\| \1 > ({_NUMBER})")
 _NO_POWER = re.compile(rf"\(\(({_NAME}) - 1\) & \1\) != 0")
@@ -83,10 +84,11 @@ _OPERATIONS = re.compile(r".*->f_op != &(\w+?)(?:_file)?_(?:fops|operations)")
 
 
 class _Side(Value):
-    """One side of a comparison: its name for people, and its value."""
+    """One side of a comparison: its name for people, its value, and the variable to change."""
 
     name: str
     value: int
+    variable: str
 
 
 class _Flags(Value):
@@ -121,6 +123,7 @@ def rejected_value(scene: Scene) -> Reason | None:
             or _misaligned(scene, test, values)
             or _outside(scene, test, values)
             or _flags_in(scene, test, values)
+            or _part(scene, test, values)
             or _compared(scene, test, values, is_only=len(tests) == 1)
         )
         if found is None:
@@ -201,6 +204,20 @@ def _masked(scene: Scene, test: re.Match[str], values: Mapping[str, int]) -> _Fl
     return found if found.has or found.lacks else None
 
 
+def _part(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | None:
+    """Return the reason if a number beside flags is out of range: ``(mode & ~0xe000) > 6``."""
+    compared = _PART.fullmatch(test)
+    if compared is None:
+        return None
+    name, mask = compared[1], compared[2]
+    value = values.get(f"{name} & {mask}", values.get(name, 0) & _number(mask))
+    if not _is_of_caller(scene, name, {name: value}):
+        return None
+    plain = _plain(name)
+    what = f"{plain} without its flags" if mask.startswith("~") else f"A part of {plain}"
+    return _range(_Side(what, value, plain), compared[3], "", int(compared[4], 0))
+
+
 def _misaligned(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | None:
     """Return the reason if a test is for a multiple of a power of 2: ``(addr & 0xfff) != 0``."""
     masked = _MASKED.fullmatch(test)
@@ -241,7 +258,8 @@ def _compared(
     compared = _COMPARED.fullmatch(test)
     if compared is None or not _is_of_caller(scene, compared[1], values):
         return None
-    left = _Side(_plain(compared[1]), values[compared[1]])
+    plain = _plain(compared[1])
+    left = _Side(plain, values[compared[1]], plain)
     other, limit = compared[3], values.get(compared[3])
     if limit is None:
         if not re.fullmatch(_NUMBER, other):
@@ -281,11 +299,13 @@ def _range(left: _Side, operator: str, other: str, limit: int) -> Reason:
     if other:
         words = f"{_RELATION[operator]} {_plain(other)}, which is {limit}"
         text = f"{left.name} is {left.value}, and {words}."
-        change = f"change {left.name} or {_plain(other)}"
+        change = f"change {left.variable} or {_plain(other)}"
     else:
         words, step = _ALLOWED[operator]
         text = f"{left.name} is {left.value}. The value {words} {limit + step} here."
-        change = f"set {left.name} to {limit}" if operator == "!=" else f"change {left.name}"
+        change = (
+            f"set {left.variable} to {limit}" if operator == "!=" else f"change {left.variable}"
+        )
     return Reason("out-of-range", text, (change,), is_seen_later=False)
 
 

@@ -62,7 +62,7 @@ class GivenOperand(Struct, omit_defaults=True, frozen=True):
     """An operand of the condition that is an argument of the system call.
 
     ``name`` is the expression in the condition. ``argument`` is the argument's number from 1,
-    ``parameter`` its name in the kernel. ``member``: the operand is a member of the struct that the
+    ``parameter`` its name in the kernel. ``member``: the operand is in the data that the
     argument points to. The code of each function on the way shows this.
     """
 

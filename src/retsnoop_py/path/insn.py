@@ -232,5 +232,10 @@ class Machine(Value):
     large_by_address: bool = False
     #: Name prefixes of assembly helpers, with their result registers. They keep other registers.
     helpers: tuple[tuple[str, str], ...] = ()
+    #: Name prefixes of helpers that read a number of the user, with the registers of its value and
+    #: of its address. They change those and keep the others.
+    user_reads: tuple[tuple[str, str, str], ...] = ()
     #: Bytes of a register.
     word: int = 8
+    #: Bytes that a call pushes on the stack, before the arguments that are there.
+    call_pushes: int = 0

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from retsnoop_py.path.blocks import Graph
+from retsnoop_py.path.holders import Holders
 from retsnoop_py.path.insn import Flow, Imm, Insn, Mem, Operand, Reg
 
-__all__ = ["Copied", "Local", "Own", "call_before", "passed"]
+__all__ = ["Copied", "FromUser", "Local", "Own", "call_before", "passed"]
 
 #: Behind the last step of a block.
 _END = 1 << 30
@@ -37,9 +38,8 @@ class Own(NamedTuple):
 
 
 class Local(NamedTuple):
-    """The address of a local variable: the register that it is relative to, and the distance."""
+    """An address on the stack: its distance from the stack pointer at the function's entry."""
 
-    base: str
     offset: int
 
 
@@ -49,8 +49,14 @@ class Copied(NamedTuple):
     source: Own
 
 
+class FromUser(NamedTuple):
+    """A number that the function read from the user's memory at the address ``source``."""
+
+    source: Own
+
+
 #: What a search found. None stands for anything else.
-Value = Own | Local | None
+Value = Own | Local | FromUser | None
 #: A place before a step of a block, and the register or stack slot with the value there.
 _Place = tuple[int, int, "str | Local"]
 
@@ -64,13 +70,13 @@ def call_before(graph: Graph, address: int) -> Insn | None:
 
 def passed(
     graph: Graph, call: Insn, argument: int, name_of: Callable[[int], str | None]
-) -> Own | Copied | None:
+) -> Own | Copied | FromUser | None:
     """Return what a call passes as its argument number ``argument``, from 0.
 
     ``name_of`` returns the name of a called function. Return None if that is unknown, or if it is
     no argument of the function.
     """
-    search = _Search(graph)
+    search = _Search(graph, name_of)
     found = search.argument_of(call, argument)
     if not isinstance(found, Local):
         return found
@@ -87,24 +93,33 @@ def passed(
 
 
 class _Search:
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, name_of: Callable[[int], str | None]) -> None:
         self._graph = graph
+        self._name_of = name_of
         self._steps = [
             [step for one in block.insns for step in one.steps] for block in graph.blocks
         ]
+        #: Before each step of a block that can be reached: the distances of the stack pointer and
+        #: of the frame pointer.
         self._frames = self._found_frames()
         self._left = _MAX_PLACES
 
     def argument_of(self, call: Insn, number: int) -> Value:
         """Return the value of an argument at a call."""
         block = self._graph.at(call.address)
-        arguments = self._graph.machine.arguments
-        if block is None or number >= len(arguments):
+        if block is None or block.index not in self._frames:
             return None
         steps = self._steps[block.index]
         at = next((n for n, one in enumerate(steps) if one.address == call.address), None)
+        if at is None:
+            return None
         self._left = _MAX_PLACES
-        return None if at is None else self._value(block.index, at, arguments[number], 0)
+        registers = self._graph.machine.arguments
+        if number < len(registers):
+            return self._value(block.index, at, registers[number], 0)
+        top = self._frames[block.index][at].depth
+        slot = Local(top + self._graph.machine.word * (number - len(registers)))
+        return self._value(block.index, at, slot, 0)
 
     def _value(self, block: int, at: int, where: str | Local, loads: int) -> Value:
         """Return the value in ``where`` before a step, if it is the same on all paths."""
@@ -116,6 +131,8 @@ class _Search:
             if self._left < 0:
                 return None
             index, before, place = waiting.pop()
+            if index not in self._frames:
+                continue  # no path from the entry leads here
             number = self._last_change(index, before, place)
             following: list[_Place] = []
             if number is not None:
@@ -133,53 +150,80 @@ class _Search:
         return found.pop() if len(found) == 1 else None
 
     def _at_entry(self, place: str | Local) -> Value:
-        arguments = self._graph.machine.arguments
-        return Own(arguments.index(place)) if place in arguments else None
+        machine = self._graph.machine
+        if isinstance(place, str):
+            return Own(machine.arguments.index(place)) if place in machine.arguments else None
+        number, rest = divmod(place.offset - machine.call_pushes, machine.word)
+        return Own(len(machine.arguments) + number) if number >= 0 and not rest else None
 
     def _last_change(self, block: int, at: int, place: str | Local) -> int | None:
         """Return the last step before ``at`` in a block that changes ``place``, or None."""
         steps = self._steps[block]
         for number in range(min(at, len(steps)) - 1, -1, -1):
-            if self._changes(steps[number], place):
+            if self._changes(block, number, place):
                 return number
         return None
 
-    def _changes(self, step: Insn, place: str | Local) -> bool:
-        machine = self._graph.machine
+    def _changes(self, block: int, number: int, place: str | Local) -> bool:
+        machine, step = self._graph.machine, self._steps[block][number]
         if isinstance(place, str):
-            if step.flow is Flow.CALL:
-                return place in machine.clobbered
-            return place in step.writes
-        if step.op in ("push", "pop") and place.base == machine.stack:
-            return True
-        if place.base in step.writes:
-            return True
+            if step.flow is not Flow.CALL:
+                return place in step.writes
+            read = self._user_read(step)
+            return place in (read or machine.clobbered)
+        return self._stored(block, number) == place
+
+    def _user_read(self, step: Insn) -> tuple[str, str] | None:
+        """Return the registers of value and address if a call reads a number of the user."""
+        rows = self._graph.machine.user_reads
+        name = self._name_of(step.target) if rows and step.target else None
+        found = (row for row in rows if name and name.startswith(row[0]))
+        return next(((value, address) for _, value, address in found), None)
+
+    def _stored(self, block: int, number: int) -> Local | None:
+        """Return the place on the stack that a step writes, or None."""
+        step = self._steps[block][number]
+        if step.op == "push":
+            return Local(self._frames[block][number].depth - self._graph.machine.word)
         target = step.operands[0] if step.operands else None
         is_store = isinstance(target, Mem) and step.op not in ("cmp", "test", "bt")
-        return is_store and self._local_of(target) == place
+        return self._local_of(block, number, target) if is_store else None
 
     def _made(
         self, block: int, number: int, place: str | Local, loads: int
     ) -> tuple[Value, _Place | None]:
         """Return the value that a step made, or the place that it was copied from."""
         step = self._steps[block][number]
-        target = step.operands[0] if step.operands and step.flow is not Flow.CALL else None
-        if target is None or isinstance(place, Local) != isinstance(target, Mem):
+        if step.flow is Flow.CALL:
+            return self._read_of_user(block, number, place, loads), None
+        target = step.operands[0] if step.operands else None
+        is_store = step.op == "push" or isinstance(target, Mem)
+        if target is None or isinstance(place, Local) != is_store:
             return None, None
         sum_ = _sum_of(step)
         if sum_ is not None:
             return self._address(block, number, *sum_, loads), None
-        if step.op not in _MOVES:
+        if step.op not in (*_MOVES, "push"):
             return None, None
         source = step.operands[-1]
-        where: str | Local | None = self._local_of(source)
+        where: str | Local | None = self._local_of(block, number, source)
         if where is None and isinstance(source, Reg) and not source.high:
             where = source.name
-        if isinstance(where, str) and where in self._frames:
-            return Local(where, 0), None
+        if isinstance(where, str) and (address := self._pointed(block, number, where)):
+            return address, None
         if where is not None:
             return None, (block, number, where)
         return self._loaded(block, number, source, loads), None
+
+    def _read_of_user(
+        self, block: int, number: int, place: str | Local, loads: int
+    ) -> FromUser | None:
+        """Return the number that a call read, if its address is an argument."""
+        read = self._user_read(self._steps[block][number])
+        if read is None or place != read[0] or loads >= _MAX_LOADS:
+            return None
+        source = self._value(block, number, read[1], loads + 1)
+        return FromUser(source) if isinstance(source, Own) else None
 
     def _loaded(self, block: int, number: int, source: Operand, loads: int) -> Own | None:
         """Return what a step reads from memory, if an argument points there."""
@@ -194,29 +238,35 @@ class _Search:
 
     def _address(self, block: int, number: int, base: str, add: int, loads: int) -> Value:
         """Return the value of the sum of a register and a number."""
-        if base in self._frames:
-            return Local(base, add)
-        if loads >= _MAX_LOADS:
-            return None
+        pointed = self._pointed(block, number, base, add)
+        if pointed is not None or loads >= _MAX_LOADS:
+            return pointed
         found = self._value(block, number, base, loads + 1)
         return found._replace(add=found.add + add) if isinstance(found, Own) else None
 
-    def _local_of(self, operand: Operand | None) -> Local | None:
-        """Return the local variable of a memory operand relative to the stack or frame pointer."""
-        if not isinstance(operand, Mem) or operand.at or operand.segment:
-            return None
-        return Local(operand.base, operand.disp) if operand.base in self._frames else None
+    def _local_of(self, block: int, number: int, operand: Operand | None) -> Local | None:
+        """Return the place of a memory operand of a step on the stack, or None."""
+        slot = self._frames[block][number].slot(operand) if isinstance(operand, Mem) else None
+        return Local(slot) if slot is not None else None
 
-    def _found_frames(self) -> tuple[str, ...]:
-        """Return the stack pointer, and the frame pointer if the function has one."""
-        machine = self._graph.machine
-        for step in self._steps[self._graph.entry]:
-            is_set = step.op in ("mov", "add") and machine.frame in step.writes
-            if is_set and any(
-                isinstance(one, Reg) and one.name == machine.stack for one in step.operands
-            ):
-                return machine.stack, machine.frame
-        return (machine.stack,)
+    def _pointed(self, block: int, number: int, register: str, add: int = 0) -> Local | None:
+        """Return the address in a register that is the stack or frame pointer before a step."""
+        return self._local_of(block, number, Mem(register, None, 1, add, 0))
+
+    def _found_frames(self) -> dict[int, list[Holders]]:
+        start = Holders(self._graph.machine, frozenset(), 0, None)
+        waiting = [(self._graph.entry, start)]
+        found: dict[int, list[Holders]] = {}
+        while waiting:
+            index, now = waiting.pop()
+            if index in found:
+                continue
+            found[index] = []
+            for step in self._steps[index]:
+                found[index].append(now)
+                now = now.after_step(step)
+            waiting += [(one, now) for one in self._graph.blocks[index].next if one >= 0]
+        return found
 
 
 def _sum_of(step: Insn) -> tuple[str, int] | None:

@@ -392,6 +392,7 @@ X86_64 = Machine(
     result="rax",
     stack="rsp",
     frame="rbp",
+    call_pushes=8,
     pt_regs={name: 8 * place for place, name in enumerate(_PT_REGS)} | {"rsp": _PT_REGS_STACK},
     dwarf_registers=_DWARF_REGISTERS,
     decode=_decode,
@@ -405,6 +406,7 @@ X86_64 = Machine(
     table=lambda _insns, _memory: (),
     first_names=_THUNK_ARRAYS,
     helpers=(("__put_user_", "rcx"),),
+    user_reads=(("__get_user_", "rdx", "rax"),),
     # kprobes emulate a call as if it had 5 bytes (kprobe_emulate_call() of 6.12): after a 6-byte
     # call, such as `cs call` of a thunk, the kernel goes on one byte too early and crashes
     probes_open=False,

@@ -217,7 +217,8 @@ def _given(given: GivenOperand, syscall: str) -> str:
     if given.parameter != plain:
         argument += f", {given.parameter}"
     if given.member:
-        return f"{given.name} is in the struct that the caller passed as {argument}"
+        comma = "," if given.parameter != plain else ""
+        return f"{given.name} is in the data that {argument}{comma} points to"
     return f"{given.name} is {argument}"
 
 

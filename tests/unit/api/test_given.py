@@ -95,6 +95,12 @@ def test_an_operand_is_followed_over_each_call(
         GivenOperand("mask", 1, "flags"),
         GivenOperand("at", 3, "size"),
     )
+    assert asked(
+        built, monkeypatch, "deep", "mask & ~0xf0", "~mask", "own->next & 7", "mask + 1"
+    ) == (
+        GivenOperand("mask", 1, "flags"),
+        GivenOperand("own->next", 2, "uattr", member=True),
+    )
     assert asked(built, monkeypatch, "middle", "last", "own", "user->next", "size") == (
         GivenOperand("size", 3, "size"),
     )
@@ -115,6 +121,11 @@ def test_in_its_own_function_the_operand_has_the_name(
         (to.ConditionOperand("mask", 4), (), True),
         (to.ConditionOperand("mask", None), (to.Argument("flags", "5", 5, "int"),), True),
         (to.ConditionOperand("mask", 4), (to.Argument("flags", "&7", 7, "int *"),), True),
+        (to.ConditionOperand("mask & ~0xf0", 5), (to.Argument("flags", "21", 21, "int"),), True),
+        (to.ConditionOperand("mask & ~0xf0", 4), (to.Argument("flags", "21", 21, "int"),), False),
+        (to.ConditionOperand("mask & 0x14", 4), (to.Argument("flags", "5", 5, "int"),), True),
+        (to.ConditionOperand("~mask", -6), (to.Argument("flags", "5", 5, "int"),), True),
+        (to.ConditionOperand("~mask", 5), (to.Argument("flags", "5", 5, "int"),), False),
     ],
 )
 def test_a_value_that_the_kernel_changed_is_not_the_argument(

@@ -124,6 +124,13 @@ def flags_reason(name: str, condition: str, *arguments: int, **values: int) -> R
         ),
         (
             "bpf",
+            "(attr->mode & ~0xe000) > 6",
+            {"attr__mode & ~0xe000": 9},
+            "mode without its flags is 9. The value may be at most 6 here.",
+            ("change mode",),
+        ),
+        (
+            "bpf",
             "((attr->max_entries - 1) & attr->max_entries) != 0",
             {"attr__max_entries": 5000},
             "max_entries is 5000. The value must be a power of 2 here.",

@@ -87,6 +87,42 @@ KEPT long of_a_loop(long value, int flags, void *at, long last)
 	return sum;
 }
 
+KEPT long many(long a, long b, long c, long d, long e, long f, long g, long h, int i, long j)
+{
+	sink = i;
+	return a + b + c + d + e + f + g + h + j;
+}
+
+KEPT long of_the_stack(long a, long b, long c, long d, long e, long f, long g, long h, long i,
+		       int j)
+{
+	if (!other((void *)a))
+		return -22;
+	return many(i, b, c, d, e, f, a, h, j, h) + g;
+}
+
+#ifdef __x86_64__
+/* The kernel's own helper takes the address in rax, and returns the number in rdx. */
+__asm__(".pushsection .text\n"
+	".type __get_user_4, @function\n"
+	"__get_user_4: movl (%rax), %edx\n"
+	"xorl %eax, %eax\n"
+	"ret\n"
+	".size __get_user_4, . - __get_user_4\n"
+	".popsection");
+
+KEPT long of_the_user(void *at, int *user, int flags)
+{
+	register int value __asm__("rdx");
+	int error;
+
+	__asm__ volatile("call __get_user_4" : "=a"(error), "=r"(value) : "0"(user));
+	if (error)
+		return -14;
+	return inner(value, flags, at, error) + 1;
+}
+#endif
+
 KEPT long deep(struct words *own, int mask, void *at)
 {
 	return own->first[1] == 4 && mask == 0 && at ? -22 : 0;

@@ -12,7 +12,7 @@ from tests.unit.path.test_deduce import graph_of
 
 from retsnoop_py.path.insn import Flow, Machine
 from retsnoop_py.path.machines import machine_named
-from retsnoop_py.path.passed import Copied, Own, call_before, passed
+from retsnoop_py.path.passed import Copied, FromUser, Own, call_before, passed
 
 SOURCE = Path(__file__).with_name("passed.c")
 #: By caller of inner(): its four arguments.
@@ -66,6 +66,29 @@ def test_an_argument_is_followed_back_to_the_callers(built: Built, name: str) ->
         given = tuple(passed(graph, one, number, names.get) for number in range(4))
         # a constant is no argument, and a caller may know that a loop runs as often as `last`
         assert given == CASES[name]
+
+
+def test_arguments_on_the_stack_are_followed_too(built: Built) -> None:
+    """x86-64 passes six arguments in registers, arm64 eight."""
+    graph = graph_of(built, "of_the_stack")
+    names = {start: symbol for symbol, (start, _) in built.symbols.items()}
+    insns = [one for block in graph.blocks for one in block.insns if one.flow is Flow.CALL]
+    (call,) = [one for one in insns if names.get(one.target) == "many"]
+    given = [passed(graph, call, number, names.get) for number in range(10)]
+    assert given == [Own(number) for number in (8, 1, 2, 3, 4, 5, 0, 7, 9, 7)]
+
+
+def test_a_number_read_from_the_user_has_an_argument_as_address(built: Built) -> None:
+    """x86-64 reads it in a helper; arm64 reads it inline, which is not recognized."""
+    if not built.machine.user_reads:
+        assert built.machine.name == "aarch64"
+        return
+    graph = graph_of(built, "of_the_user")
+    names = {start: symbol for symbol, (start, _) in built.symbols.items()}
+    insns = [one for block in graph.blocks for one in block.insns if one.flow is Flow.CALL]
+    (call,) = [one for one in insns if names.get(one.target) == "inner"]
+    given = [passed(graph, call, number, names.get) for number in range(4)]
+    assert given == [FromUser(Own(1)), Own(2), Own(0), None]
 
 
 def test_what_is_behind_another_instruction_is_no_call(built: Built) -> None:
