@@ -32,7 +32,7 @@ from retsnoop_py.cause.wording import Wording
 from retsnoop_py.kernel.capabilities import CAPABILITIES
 from retsnoop_py.kernel.errno import ERRNO_NAMES, errno_name
 from retsnoop_py.model import why as told
-from retsnoop_py.model.session import ExplainedFailure
+from retsnoop_py.model.session import Decision, ExplainedFailure
 from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:
@@ -466,12 +466,19 @@ def with_reason(
     if call is None:
         return explained
     said = tuple(one.text for one in explained.said)
-    condition = _condition(explained)
-    scene = Scene(
-        *(call, witnessed, _identity(call), said, _functions(explained)),
-        *(*condition, again.arguments if again is not None else ()),
-        frozenset(one.name for one in explained.given),
-    )
+    scene = Scene(call, witnessed, _identity(call), said, _functions(explained))
+    decided = _decided(explained)
+    if decided is not None:
+        operands = [one for one in decided.operands if one.value is not None]
+        scene = replace(
+            scene,
+            condition=decided.condition,
+            values=tuple((one.name, one.value) for one in operands),
+            again=again.arguments if again is not None else (),
+            given=frozenset(one.name for one in explained.given),
+            untold=decided.unnamed,
+            is_case=decided.cases,
+        )
     reason = reason_of(scene)
     reported = None
     if choice is not None:
@@ -520,18 +527,11 @@ def _of_answer(explained: told.ExplainedCall, chosen: Chosen) -> told.ExplainedC
     )
 
 
-def _condition(
-    explained: told.ExplainedCall,
-) -> tuple[str | None, tuple[tuple[str, int], ...]]:
-    """Return the innermost deciding condition, and the compared values, as far as known."""
+def _decided(explained: told.ExplainedCall) -> Decision | None:
+    """Return the innermost decision; None if it only tests another function's result."""
     known = (explained.origin, explained.deduced, *explained.tested)
     decided = [one.decided for one in known if one is not None and one.decided is not None]
-    if not decided or decided[-1].check:
-        return None, ()
-    last = decided[-1]
-    return last.condition, tuple(
-        (one.name, one.value) for one in last.operands if one.value is not None
-    )
+    return None if not decided or decided[-1].check else decided[-1]
 
 
 def _functions(explained: told.ExplainedCall) -> tuple[str, ...]:

@@ -8,7 +8,8 @@ shows which of its own arguments it passes on (:mod:`retsnoop_py.path.passed`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from retsnoop_py.api.deducing import function_of, register_of
@@ -17,28 +18,55 @@ from retsnoop_py.kernel.arguments.plan import syscall_parameters
 from retsnoop_py.kernel.kcore import Kcore
 from retsnoop_py.model import session as to
 from retsnoop_py.model import why as told
-from retsnoop_py.path.passed import Copied, FromUser, Own, call_before, passed
-from retsnoop_py.value import Value
+from retsnoop_py.path.passed import Copied, FromUser, Own, call_before, passed, tail_calls
+from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:
     from retsnoop_py.kernel.facts import KernelFacts
     from retsnoop_py.path.analysis import FunctionPaths
+    from retsnoop_py.path.insn import Insn
     from retsnoop_py.path.text import CodeSource
 
 __all__ = ["given_operands"]
 
-#: An operand that is a parameter, or a member of the struct that a parameter points to; all bits
-#: of it, the bits of a mask, or its complement.
-_PARAMETER = re.compile(r"(~?)(([A-Za-z_]\w*)((?:(?:->|\.)\w+)*))(?: & (~?)(0x[0-9a-f]+|\d+))?")
+#: An operand that is a parameter, or what a parameter points to: a number, or a member of a struct;
+#: all bits of it, the bits of a mask, or its complement.
+_PARAMETER = re.compile(
+    r"(?P<not>~?)(?P<operand>(?P<pointed>\*?)(?P<name>[A-Za-z_]\w*)(?P<members>(?:(?:->|\.)\w+)*))"
+    r"(?: & (?P<without>~?)(?P<mask>0x[0-9a-f]+|\d+))?"
+)
 #: Compared bits of a value: an operand may be narrower than the argument.
 _WORD = 0xFFFFFFFF
+#: The first address that a pointer can have.
+_FIRST_ADDRESS = 0x1000
 
 
-class _Site(Value):
-    """A function on the kernel's stack, and the address to which its callee returns."""
+class _Level(Value):
+    """A function on the kernel's stack, and the address to which its callee returns; 0: unknown."""
 
     function: str
     address: int
+    arguments: tuple[to.Argument, ...]
+
+
+class _Sought(Value):
+    """An argument of a function by number, and which part of it the condition compared.
+
+    ``members``: it is a pointer, and that member behind it. ``is_read``: what it points to.
+    ``is_whole``: all bits of ``compared``.
+    """
+
+    argument: int
+    members: str
+    is_read: bool
+    is_whole: bool
+    compared: to.ConditionOperand
+
+
+class _Stored(Value):
+    """A value that a function stored in a struct of its own."""
+
+    value: Own | FromUser
 
 
 def given_operands(
@@ -55,7 +83,7 @@ def given_operands(
     try:
         with Kcore(facts.root / "proc/kcore") as source:
             search = _Search(facts, session, source)
-            found = [(search.given(decided_in.function.name, one.name), one) for one in operands]
+            found = [(search.given(decided_in.function.name, one), one) for one in operands]
     except (RetsnoopError, OSError):
         return ()
     arguments = next((one.call.arguments for one in session.stack or () if one.call), None) or ()
@@ -76,15 +104,16 @@ def _fits(
     argument = arguments[given.argument - 1]
     recorded: object
     if given.member:
-        member = re.split(r"->|\.", matched[2])[-1]
+        member = re.split(r"->|\.", matched["operand"])[-1]
         recorded = argument.value.get(member) if isinstance(argument.value, dict) else None
     else:
         number = register_of(argument)
         recorded = number.value if number is not None else None
     if not isinstance(recorded, int):
         return True
-    mask = int(matched[6], 0) if matched[6] else _WORD
-    compared = (~recorded if matched[1] else recorded) & (~mask if matched[5] else mask)
+    mask = int(matched["mask"], 0) if matched["mask"] else _WORD
+    compared = ~recorded if matched["not"] else recorded
+    compared &= ~mask if matched["without"] else mask
     return not (operand.value ^ compared) & _WORD
 
 
@@ -93,76 +122,127 @@ class _Search:
         assert facts.btf is not None
         self._facts = facts
         self._source = source
-        self._sites = list(_sites(session))
-        first = self._sites[0].function if self._sites else ""
+        self._levels = _levels(session)
+        self._first = self._levels[0].function if self._levels else ""
         #: By offset in ``struct pt_regs``: number from 1 and name of the system call's parameters.
         self._parameters = {
             offset: (number, name)
             for number, (offset, name, _) in enumerate(
-                syscall_parameters(facts.root, facts.btf, first), 1
+                syscall_parameters(facts.root, facts.btf, self._first), 1
             )
         }
-        self._first = first
-        calls = [one.call for one in session.stack or () if one.call and not one.call.interrupt]
-        #: The innermost call. The stack was read when it returned, so it has no frame.
-        self._last = calls[-1].function.name if calls else ""
         self._paths: dict[str, FunctionPaths] = {}
 
-    def given(self, function: str, operand: str) -> told.GivenOperand | None:
+    def given(self, function: str, compared: to.ConditionOperand) -> told.GivenOperand | None:
         """Return which argument of the system call an operand in ``function`` is, or None."""
-        matched = _PARAMETER.fullmatch(operand)
+        matched = _PARAMETER.fullmatch(compared.name)
         if matched is None or not self._parameters:
             return None
-        operand, name, is_member = matched[2], matched[3], bool(matched[4])
+        operand, name, members = matched["operand"], matched["name"], matched["members"]
+        # the kernel reads what an argument points to only as data of the user
+        is_read = bool(matched["pointed"] or members)
         if function in (self._first, self._second):
             found = [one for one in self._parameters.values() if one[1] == name]
-            return None if is_member or not found else told.GivenOperand(operand, *found[0])
-        callers = self._callers_of(function)
-        number = self._paths_of(function).parameter(name) if callers else None
+            return told.GivenOperand(operand, *found[0], is_read) if found else None
+        names = [one.function for one in self._levels]
+        at = names.index(function) if function in names else 0
+        number = self._paths_of(function).parameter(name) if at else None
         if number is None:
             return None
-        value: Own | Copied | FromUser | None = Own(number)
-        is_copied, callee = False, function
-        for site in reversed(callers):
-            assert isinstance(value, Own)
-            value = self._passed(site, callee, value.argument)
-            is_fit = isinstance(value, Copied if is_member else FromUser) and not is_copied
-            if is_fit and isinstance(value, (Copied, FromUser)):
-                value, is_copied = value.source, True
-            if not isinstance(value, Own) or value.add:
+        sought = _Sought(number, members, is_read, matched["operand"] == compared.name, compared)
+        for level in range(at, 0, -1):
+            above = self._above(level, sought, name if level == at else "")
+            if above is None:
                 return None
-            if site.function == self._first:
-                is_register = value.argument == 0 and len(value.loads) == 1
-                found_at = self._parameters.get(value.loads[0]) if is_register else None
-                if found_at is None or (is_member and not is_copied):
-                    return None
-                return told.GivenOperand(operand, *found_at, is_copied)
-            if value.loads:
-                return None
-            callee = site.function
-        return None
+            sought = above
+            if self._levels[level - 1].function == self._second:
+                found_at = next(islice(self._parameters.values(), sought.argument, None), None)
+                break
+        else:
+            found_at = self._parameters.get(sought.argument)
+        return told.GivenOperand(operand, *found_at, sought.is_read) if found_at else None
 
     @property
     def _second(self) -> str:
         return re.sub(r"^__\w+?_sys_", "__do_sys_", self._first)
 
-    def _callers_of(self, function: str) -> list[_Site]:
-        """Return the functions on the stack that called ``function``, outermost first.
+    def _above(self, level: int, sought: _Sought, parameter: str) -> _Sought | None:
+        """Return what the caller of a level passed on: an argument of its own.
 
-        Return an empty list if the stack does not have the function.
+        For the system call's own function that is an offset in ``struct pt_regs``. ``parameter`` is
+        the name of a parameter with members, or an empty string.
         """
-        names = [one.function for one in self._sites]
-        if function in names:
-            return self._sites[: names.index(function)]
-        return self._sites if function == self._last else []
-
-    def _passed(self, site: _Site, callee: str, argument: int) -> Own | Copied | FromUser | None:
-        """Return what a function passed as an argument at the call on the stack."""
-        paths = self._paths_of(site.function)
-        call = call_before(paths.graph, site.address)
-        if call is None or (call.target and paths.name_of(call.target) != callee):
+        value = self._passed(level, sought, parameter)
+        if isinstance(value, Copied) and sought.members:
+            value, sought = value.source, replace(sought, members="", is_read=True)
+        elif isinstance(value, FromUser) and not sought.is_read:
+            value, sought = value.source, replace(sought, is_read=True)
+        elif isinstance(value, _Stored):
+            value = value.value
+            sought = replace(sought, members="", is_read=False)
+            if isinstance(value, FromUser):
+                value, sought = value.source, replace(sought, is_read=True)
+        if not isinstance(value, Own) or value.add:
             return None
-        return passed(paths.graph, call, argument, paths.name_of)
+        if level == 1:
+            is_register = value.argument == 0 and len(value.loads) == 1
+            return replace(sought, argument=value.loads[0]) if is_register else None
+        return None if value.loads else replace(sought, argument=value.argument)
+
+    def _passed(
+        self, level: int, sought: _Sought, parameter: str
+    ) -> Own | Copied | FromUser | _Stored | None:
+        """Return what a level's caller passed as an argument at the call on the stack."""
+        caller, callee = self._levels[level - 1], self._levels[level]
+        found = {self._passed_at(one, level, sought, parameter) for one in self._calls(level)}
+        value = found.pop() if len(found) == 1 else None
+        return value or self._same_pointer(caller, callee, sought)
+
+    def _calls(self, level: int) -> list[Insn]:
+        """Return the instructions in the caller that may have called a level."""
+        caller, callee = self._levels[level - 1], self._levels[level]
+        paths = self._paths_of(caller.function)
+        if not caller.address:
+            return tail_calls(paths.graph, callee.function)
+        call = call_before(paths.graph, caller.address)
+        is_other = call is None or (call.target and paths.name_of(call.target) != callee.function)
+        return [] if call is None or is_other else [call]
+
+    def _passed_at(
+        self, call: Insn, level: int, sought: _Sought, parameter: str
+    ) -> Own | Copied | FromUser | _Stored | None:
+        """Return what the caller of a level passed at a call or at a jump in its code."""
+        paths = self._paths_of(self._levels[level - 1].function)
+        known = sought.compared.value if sought.is_whole else None
+        value = known if not sought.is_read else None
+        found = passed(paths.graph, call, sought.argument, paths, value=value)
+        if found is None and sought.members and parameter:
+            callee = self._paths_of(self._levels[level].function)
+            offset = callee.member_offset(parameter, sought.members)
+            options = {"value": known, "member": offset}
+            inside = passed(paths.graph, call, sought.argument, paths, **options)
+            if offset is not None and isinstance(inside, (Own, FromUser)):
+                return _Stored(inside)
+        return found
+
+    def _same_pointer(self, caller: _Level, callee: _Level, sought: _Sought) -> Own | None:
+        """Return the argument of a caller with the recorded pointer that the callee got."""
+        recorded = self._pointers(callee)
+        same = [
+            number
+            for number, pointer in self._pointers(caller).items()
+            if pointer == recorded.get(sought.argument)
+        ]
+        return Own(same[0]) if sought.is_read and len(same) == 1 else None
+
+    def _pointers(self, level: _Level) -> dict[int, int]:
+        """Return the recorded addresses by the number of their argument."""
+        paths, found = self._paths_of(level.function), {}
+        for argument in level.arguments:
+            number, address = paths.parameter(argument.name), _address(argument)
+            if number is not None and address is not None:
+                found[number] = address
+        return found
 
     def _paths_of(self, name: str) -> FunctionPaths:
         """Return a function with its code. Raises UnavailableError if that cannot be read."""
@@ -177,12 +257,34 @@ class _Search:
         return self._paths[name]
 
 
-def _sites(session: to.Session) -> Iterator[_Site]:
-    """Yield the frames of the kernel's stack from the system call's function on."""
-    rows: Sequence[to.StackEntry] = session.stack or ()
-    is_inside = False
-    for one in rows:
-        is_inside = is_inside or (one.call is not None and not one.call.interrupt)
-        frame = one.frame
-        if is_inside and frame is not None and frame.symbol and not frame.hidden:
-            yield _Site(frame.symbol, frame.address)
+def _address(argument: to.Argument) -> int | None:
+    """Return the address in a pointer, or in a struct that has only a pointer (sockptr_t)."""
+    value = argument.value
+    if isinstance(value, dict) and len(value) == 1 and not argument.text.startswith("&"):
+        value = next(iter(value.values()))
+    if not isinstance(value, str) or not re.fullmatch("0x[0-9a-f]+", value):
+        return None
+    address = int(value, 16)
+    return address if address >= _FIRST_ADDRESS else None
+
+
+def _levels(session: to.Session) -> list[_Level]:
+    """Return the functions on the kernel's stack from the system call's function on."""
+    found: list[_Level] = []
+    inner: list[_Level] = []
+    for one in session.stack or ():
+        call = one.call if one.call is not None and not one.call.interrupt else None
+        frame = one.frame if one.frame is not None and not one.frame.hidden else None
+        symbol = frame.symbol if frame is not None else None
+        if not found and call is None:
+            if frame is not None and symbol and symbol.startswith("__do_sys_"):
+                # __x64_sys_X jumped to it
+                inner = [_Level(symbol, frame.address, ())]
+            continue
+        name = call.function.name if call is not None else symbol
+        if name:
+            address = frame.address if frame is not None and symbol == name else 0
+            found.append(_Level(name, address, (call.arguments if call is not None else ()) or ()))
+            if inner:
+                found, inner = [*found, *inner], []
+    return found

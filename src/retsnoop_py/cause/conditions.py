@@ -12,22 +12,27 @@ import re
 from collections.abc import Mapping, Sequence
 
 from retsnoop_py.cause.flags import Bits, bits_of, is_copy
+from retsnoop_py.cause.limits import limit_title
 from retsnoop_py.cause.operation import descriptor
 from retsnoop_py.cause.reason import Reason, Scene
-from retsnoop_py.value import Value
+from retsnoop_py.value import Value, replace
 
 __all__ = ["other_file", "rejected_value"]
 
-_NAME = r"[A-Za-z_]\w*(?:(?:->|\.)\w+)*"
+_NAME = r"\*?[A-Za-z_]\w*(?:(?:->|\.)\w+|\[\w+\])*"
 _NUMBER = r"-?(?:0x[0-9a-f]+|\d+)"
 _COMPARED = re.compile(rf"\(?({_NAME})\)? (!=|==|<=|>=|<|>) ({_NUMBER}|{_NAME})")
 _MASKED = re.compile(rf"\((~?)({_NAME}) & (~?{_NUMBER})\) (==|!=) ({_NUMBER})")
+#: A limit of the process.
+_LIMIT = re.compile(r"current->signal->rlim\[(RLIMIT_\w+)\]\.rlim_cur")
 _PART = re.compile(rf"\(({_NAME}) & (~?{_NUMBER})\) (<=|>=|<|>) ({_NUMBER})")
 _WORD = (1 << 64) - 1
-_OUTSIDE = re.compile(rf"({_NAME}) < ({_NUMBER}) \|\| \1 > ({_NUMBER})")
+_OUTSIDE = re.compile(rf"\(?({_NAME}) < ({_NUMBER}) \|\| \1 > ({_NUMBER})\)?")
 _NO_POWER = re.compile(rf"\(\(({_NAME}) - 1\) & \1\) != 0")
 #: Names of arguments for which the kernel rejects 0.
 _AMOUNTS = frozenset(("len", "length", "entries", "size", "count", "depth"))
+#: How many of the bits are shown if one of them is sufficient.
+_SOME = 3
 #: The largest number that is shown: nobody reads an address in decimal.
 _READABLE = 1 << 32
 #: The smallest alignment that is not taken for a flag, in bytes.
@@ -41,16 +46,9 @@ _COPIES = frozenset(
         *("ruleset_attr", "path_beneath_attr", "net_port_attr", "epds"),
     )
 )
-#: The required value, by the comparison that caused the error: its text, and a number to add.
-_ALLOWED = {
-    "!=": ("must be", 0),
-    "==": ("must not be", 0),
-    ">": ("may be at most", 0),
-    ">=": ("may be at most", -1),
-    "<": ("must be at least", 0),
-    "<=": ("must be at least", 1),
-}
-#: The same for two values that both have a name.
+#: A comparison with its sides exchanged.
+_TURNED = {"!=": "!=", "==": "==", ">": "<", ">=": "<=", "<": ">", "<=": ">="}
+#: What two values that both have a name must be, by the comparison that caused the error.
 _RELATION = {
     "!=": "it must be equal to",
     "==": "it must differ from",
@@ -80,27 +78,39 @@ _KINDS = {
     "timerfd": "a timer of timerfd_create()",
     "userfaultfd": "a userfaultfd",
 }
-_OPERATIONS = re.compile(r".*->f_op != &(\w+?)(?:_file)?_(?:fops|operations)")
+_OPERATIONS = re.compile(r".*->f_op (!=|==) &(\w+?)(?:_file)?_(?:fops|operations)")
 
 
-class _Side(Value):
-    """One side of a comparison: its name for people, its value, and the variable to change."""
+class _Range(Value):
+    """Tests of one number: what to call it, its value, and the accepted numbers.
+
+    ``accepted`` are ranges with their lowest and highest numbers, in order and not adjacent. None
+    is no bound; without ranges the accepted numbers are unknown. ``variable`` is what the caller
+    changes.
+    """
 
     name: str
     value: int
+    accepted: tuple[tuple[int | None, int | None], ...]
     variable: str
+
+    def or_by(self, other: _Range) -> _Range:
+        """Return both tests of a number: it passes if one of them accepts it."""
+        return replace(self, accepted=_united((*self.accepted, *other.accepted)))
 
 
 class _Flags(Value):
     """Tests of the bits of one expression: the bits that were set, and those that were not.
 
-    ``are_together``: the kernel rejects the set bits only if all of them are set.
+    ``are_together``: the kernel rejects the set bits only if all of them are set. ``is_any``: one
+    of the bits that were not set is sufficient.
     """
 
     name: str
     has: int
     lacks: int
     are_together: bool = False
+    is_any: bool = False
 
     def with_test(self, other: _Flags) -> _Flags:
         """Return both tests of the same expression as one."""
@@ -108,12 +118,16 @@ class _Flags(Value):
 
 
 def rejected_value(scene: Scene) -> Reason | None:
-    """Return the caller's values that the deciding condition rejected; None for any other one."""
+    """Return the caller's values that the deciding condition rejected; None for any other one.
+
+    The reason is inferred if other values in the kernel had a part in the condition.
+    """
     if scene.condition is None:
         return None
     values = dict(scene.values)
     flags: dict[str, _Flags] = {}
-    ranges: list[Reason] = []
+    parts: dict[str, Reason | _Range] = {}
+    is_whole = not scene.untold
     tests = scene.condition.split(" && ")
     cases = _cases(tests)
     for test in tests:
@@ -124,16 +138,23 @@ def rejected_value(scene: Scene) -> Reason | None:
             or _outside(scene, test, values)
             or _flags_in(scene, test, values)
             or _part(scene, test, values)
-            or _compared(scene, test, values, is_only=len(tests) == 1)
+            or _file_kind(test, is_only=len(tests) == 1)
+            or _compared(scene, test, values, others=[one for one in tests if one is not test])
         )
         if found is None:
-            return None
-        if isinstance(found, Reason):
-            ranges.append(found)
+            is_whole = False
+        elif isinstance(found, _Flags):
+            known = flags.get(found.name)
+            flags[found.name] = found if known is None else known.with_test(found)
+        elif isinstance(found, _Range):
+            before = parts.get(found.name)
+            parts[found.name] = before.or_by(found) if isinstance(before, _Range) else found
         else:
-            before = flags.get(found.name)
-            flags[found.name] = found if before is None else before.with_test(found)
-    return _joined(scene, tuple(flags.values()), ranges)
+            parts[test] = found
+    told = [_range_text(one) if isinstance(one, _Range) else one for one in parts.values()]
+    if not flags and not any(one.advice for one in told):
+        return None
+    return _joined(scene, tuple(flags.values()), told, is_whole=is_whole)
 
 
 def _cases(tests: Sequence[str]) -> list[str]:
@@ -161,11 +182,21 @@ def _case(scene: Scene, test: str, values: Mapping[str, int], *, is_last: bool) 
 def other_file(scene: Scene) -> Reason | None:
     """Return the reason if the kernel found another kind of file: ``f_op != &inotify_fops``."""
     tested = _OPERATIONS.fullmatch(scene.condition or "")
-    kind = _KINDS.get(tested[1]) if tested is not None else None
+    kind = _KINDS.get(tested[2]) if tested is not None and tested[1] == "!=" else None
     if kind is None:
         return None
     text = f"{descriptor(scene.call)} is not {kind}, and {scene.call.name}() needs one."
     return Reason("descriptor", text, (f"pass the descriptor of {kind}",), is_seen_later=False)
+
+
+def _file_kind(test: str, *, is_only: bool) -> Reason | None:
+    """Return the kind of the file, as one of several tests: ``f_op == &eventpoll_fops``."""
+    tested = _OPERATIONS.fullmatch(test)
+    kind = _KINDS.get(tested[2]) if tested is not None else None
+    if tested is None or kind is None or is_only:
+        return None
+    text = f"The file is {'not ' if tested[1] == '!=' else ''}{kind}."
+    return Reason("out-of-range", text, (), is_seen_later=False)
 
 
 def _flags_in(scene: Scene, test: str, values: Mapping[str, int]) -> _Flags | None:
@@ -189,7 +220,7 @@ def _flags_in(scene: Scene, test: str, values: Mapping[str, int]) -> _Flags | No
 def _masked(scene: Scene, test: re.Match[str], values: Mapping[str, int]) -> _Flags | None:
     """Return the bits that ``(name & mask) == wanted`` or ``(~name & mask) == 0`` found."""
     name, mask, wanted = test[2], _number(test[3]), int(test[5], 0)
-    known = values.get(name, values.get(f"{name} & {test[3]}"))
+    known = values.get(name, _masked_value(name, mask, values))
     if known is None and test[1] and f"~{name}" in values:
         known = ~values[f"~{name}"] & _WORD
     if known is None or not _is_of_caller(scene, name, {name: known}):
@@ -200,12 +231,23 @@ def _masked(scene: Scene, test: re.Match[str], values: Mapping[str, int]) -> _Fl
     if test[4] == "!=":
         found = _Flags(name, value & mask & ~wanted, wanted & ~value)
     else:
-        found = _Flags(name, wanted & value, mask & ~wanted, are_together=True)
+        is_any = not wanted and not test[1] and mask.bit_count() > 1
+        lacks = mask & ~wanted
+        found = _Flags(name, wanted & value, lacks, are_together=True, is_any=is_any)
     return found if found.has or found.lacks else None
 
 
-def _part(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | None:
-    """Return the reason if a number beside flags is out of range: ``(mode & ~0xe000) > 6``."""
+def _masked_value(name: str, mask: int, values: Mapping[str, int]) -> int | None:
+    """Return the value of some bits of an expression, at least those of ``mask``."""
+    for one, value in values.items():
+        start, _, bits = one.rpartition(" & ")
+        if start == name and re.fullmatch(rf"~?{_NUMBER}", bits) and not mask & ~_number(bits):
+            return value
+    return None
+
+
+def _part(scene: Scene, test: str, values: Mapping[str, int]) -> _Range | None:
+    """Return the range if a number beside flags is out of range: ``(mode & ~0xe000) > 6``."""
     compared = _PART.fullmatch(test)
     if compared is None:
         return None
@@ -215,7 +257,7 @@ def _part(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | None:
         return None
     plain = _plain(name)
     what = f"{plain} without its flags" if mask.startswith("~") else f"A part of {plain}"
-    return _range(_Side(what, value, plain), compared[3], "", int(compared[4], 0))
+    return _Range(what, value, _accepted(compared[3], int(compared[4], 0)), plain)
 
 
 def _misaligned(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | None:
@@ -236,15 +278,16 @@ def _misaligned(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | 
     return Reason("out-of-range", text, (change,), is_seen_later=False)
 
 
-def _outside(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | None:
-    """Return the reason for ``x < 1 || x > 10``, or for a number that is no power of 2."""
+def _outside(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | _Range | None:
+    """Return the test ``x < 1 || x > 10``, or the reason for a number that is no power of 2."""
     power, range_ = _NO_POWER.fullmatch(test), _OUTSIDE.fullmatch(test)
     found = power or range_
     if found is None or not _is_of_caller(scene, found[1], values):
         return None
-    plain = _plain(found[1])
-    wanted = "a power of 2" if range_ is None else f"from {range_[2]} to {int(range_[3], 0)}"
-    text = f"{plain} is {values[found[1]]}. The value must be {wanted} here."
+    plain, value = _plain(found[1]), values[found[1]]
+    if range_ is not None:
+        return _Range(plain, value, ((int(range_[2], 0), int(range_[3], 0)),), plain)
+    text = f"{plain} is {value}. The value must be a power of 2 here."
     return Reason("out-of-range", text, (f"change {plain}",), is_seen_later=False)
 
 
@@ -253,27 +296,39 @@ def _number(text: str) -> int:
 
 
 def _compared(
-    scene: Scene, test: str, values: Mapping[str, int], *, is_only: bool
-) -> Reason | None:
+    scene: Scene, test: str, values: Mapping[str, int], others: Sequence[str]
+) -> Reason | _Range | None:
     compared = _COMPARED.fullmatch(test)
-    if compared is None or not _is_of_caller(scene, compared[1], values):
+    if compared is None:
         return None
-    plain = _plain(compared[1])
-    left = _Side(plain, values[compared[1]], plain)
-    other, limit = compared[3], values.get(compared[3])
-    if limit is None:
-        if not re.fullmatch(_NUMBER, other):
-            return None
-        limit, other = int(other, 0), ""
-    if not is_only and not other and compared[2] == "!=" and not limit:
-        # with other tests: another value than 0 chose what the kernel does
-        text, change = f"{left.name} is {left.value}.", f"set {left.name} to 0"
-        return Reason("out-of-range", text, (change,), is_seen_later=False)
-    if other and compared[2] == "==" and not 0 <= limit <= _READABLE:
-        text = f"{left.name} and {_plain(other)} are the same address."
-        change = f"change {left.name} or {_plain(other)}"
-        return Reason("out-of-range", text, (change,), is_seen_later=False)
-    return _range(left, compared[2], other, limit)
+    name, operator, other = compared[1], compared[2], compared[3]
+    if not _is_of_caller(scene, name, values) and _is_of_caller(scene, other, values):
+        name, operator, other = other, _TURNED[operator], name
+    if not _is_of_caller(scene, name, values):
+        return None
+    plain, value = _plain(name), values[name]
+    if re.fullmatch(_NUMBER, other):
+        limit = int(other, 0)
+        is_again = any(re.search(rf"\b{re.escape(name)}\b", one) for one in others)
+        if others and not is_again and operator == "!=" and not limit:
+            # with other tests: another value than 0 chose what the kernel does
+            text, change = f"{plain} is {value}.", f"set {plain} to 0"
+            return Reason("out-of-range", text, (change,), is_seen_later=False)
+        accepted = _accepted(operator, limit) if operator != "!=" or not scene.is_case else ()
+        return _Range(plain, value, accepted, plain)
+    limit = values.get(other, _WORD)
+    if operator == "==" and not 0 <= limit <= _READABLE and other in values:
+        text = f"{plain} and {_plain(other)} are the same address."
+        change = f"change {plain} or {_plain(other)}"
+    elif limit > _READABLE:
+        return None
+    else:
+        words = f"{_RELATION[operator]} {_plain(other)}, which is {limit}"
+        text = f"{plain} is {value}, and {words}."
+        change = f"change {plain}"
+        if _is_of_caller(scene, other, values):
+            change = f"{change} or {_plain(other)}"
+    return Reason("out-of-range", text, (change,), is_seen_later=False)
 
 
 def _is_of_caller(scene: Scene, name: str, values: Mapping[str, int]) -> bool:
@@ -291,25 +346,79 @@ def _is_of_caller(scene: Scene, name: str, values: Mapping[str, int]) -> bool:
 
 
 def _plain(name: str) -> str:
-    """``attr->key_size`` as ``key_size``."""
+    """``attr->key_size`` as ``key_size``, ``*optval`` as ``the number at optval``."""
+    limit = _LIMIT.fullmatch(name)
+    if limit is not None:
+        return limit_title(limit[1])
+    if name.startswith("*"):
+        return f"the number at {name[1:]}"
     return re.split(r"->|\.", name)[-1]
 
 
-def _range(left: _Side, operator: str, other: str, limit: int) -> Reason:
-    if other:
-        words = f"{_RELATION[operator]} {_plain(other)}, which is {limit}"
-        text = f"{left.name} is {left.value}, and {words}."
-        change = f"change {left.variable} or {_plain(other)}"
+def _accepted(operator: str, limit: int) -> tuple[tuple[int | None, int | None], ...]:
+    """Return the numbers that pass where ``number operator limit`` is an error."""
+    low, high = limit + (operator == "<="), limit - (operator == ">=")
+    match operator:
+        case "!=":
+            return ((limit, limit),)
+        case "==":
+            return ((None, limit - 1), (limit + 1, None))
+        case "<" | "<=":
+            return ((low, None),)
+    return ((None, high),)
+
+
+def _united(
+    ranges: Sequence[tuple[int | None, int | None]],
+) -> tuple[tuple[int | None, int | None], ...]:
+    """Return ranges in order, with overlapping and adjacent ones as one."""
+    found: list[tuple[int | None, int | None]] = []
+    for low, high in sorted(ranges, key=lambda one: (one[0] is not None, one[0] or 0)):
+        last = found[-1][1] if found else 0
+        if not found or (last is not None and low is not None and low > last + 1):
+            found.append((low, high))
+        elif last is not None and (high is None or high > last):
+            found[-1] = found[-1][0], high
+    return tuple(found)
+
+
+def _range_text(found: _Range) -> Reason:
+    """Return the reason for a number that none of the tests accepts."""
+    words = " or ".join(_range_words(low, high) for low, high in found.accepted)
+    words = words.replace(" or must be ", " or ") if words.startswith("must be ") else words
+    points = [str(low) for low, high in found.accepted if low == high]
+    if not found.accepted:
+        sentence = "The kernel does not accept this value here."
+    elif len(points) == len(found.accepted):
+        sentence = f"The value must be {_either(points)} here."
+    elif found.accepted == _accepted("==", found.value):
+        sentence = f"The value must not be {found.value} here."
     else:
-        words, step = _ALLOWED[operator]
-        text = f"{left.name} is {left.value}. The value {words} {limit + step} here."
-        change = (
-            f"set {left.variable} to {limit}" if operator == "!=" else f"change {left.variable}"
-        )
+        sentence = f"The value {words} here."
+    name = f"The{found.name[3:]}" if found.name.startswith("the ") else found.name
+    is_one = len(points) == len(found.accepted) == 1
+    change = f"set {found.variable} to {points[0]}" if is_one else f"change {found.variable}"
+    text = f"{name} is {found.value}. {sentence}"
     return Reason("out-of-range", text, (change,), is_seen_later=False)
 
 
-def _joined(scene: Scene, flags: Sequence[_Flags], ranges: Sequence[Reason]) -> Reason:
+def _either(words: Sequence[str]) -> str:
+    """``4, 6 or 7``."""
+    before = ", ".join(words[:-1])
+    return f"{before} or {words[-1]}" if before else words[-1]
+
+
+def _range_words(low: int | None, high: int | None) -> str:
+    if low is None:
+        return f"may be at most {high}"
+    if high is None:
+        return f"must be at least {low}"
+    return f"must be {low}" if low == high else f"must be from {low} to {high}"
+
+
+def _joined(
+    scene: Scene, flags: Sequence[_Flags], ranges: Sequence[Reason], *, is_whole: bool
+) -> Reason:
     """Return one reason for all tests of a condition."""
     texts, advice = [], []
     for one in flags:
@@ -319,7 +428,10 @@ def _joined(scene: Scene, flags: Sequence[_Flags], ranges: Sequence[Reason]) -> 
     texts += [one.text for one in ranges]
     advice += [change for one in ranges for change in one.advice]
     kind = "unsupported" if flags and not ranges else "out-of-range"
-    return Reason(kind, " ".join(texts), _alternatives(advice), is_seen_later=False)
+    if not is_whole:
+        texts.append("Another value inside the kernel had a part in it.")
+    text, is_inferred = " ".join(texts), not is_whole
+    return Reason(kind, text, _alternatives(advice), False, is_inferred=is_inferred)
 
 
 def _alternatives(advice: Sequence[str]) -> tuple[str, ...]:
@@ -331,8 +443,14 @@ def _flags_text(scene: Scene, flags: _Flags, *, is_only: bool) -> tuple[str, str
     name, known = _plain(flags.name), bits_of(scene.call.name, _plain(flags.name))
     has, lacks = _listed(flags.has, known), _listed(flags.lacks, known)
     what = f"{name} of {scene.call.name}()"
-    if not flags.lacks:
-        unknown = flags.has & ~sum(known.values())
+    unknown = flags.has & ~sum(known.values())
+    if flags.is_any and not flags.has:
+        some = [one for one, bit in known.items() if flags.lacks & bit == bit][:_SOME]
+        text = f"{what} has none of the bits that the kernel needs here"
+        if not some:
+            return f"{text}.", f"change {name}"
+        return f"{text}: {', '.join(some)} and others.", f"add one of them to {name}"
+    if not flags.lacks or (unknown and known):
         text = f"{what} has {has} set (value {flags.has})."
         if not is_only:
             return text, f"remove {has} from {name}"

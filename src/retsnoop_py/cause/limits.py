@@ -114,6 +114,12 @@ def _is(scene: Scene, number: int) -> str:
     return f"{limit.name} (ulimit -{limit.letter}) is {text}"
 
 
+def limit_title(name: str) -> str:
+    """Return a limit with the option of ulimit that shows it: ``RLIMIT_NOFILE (ulimit -n)``."""
+    letter = next((one.letter for one in _LIMITS.values() if one.name == name), None)
+    return f"{name} (ulimit -{letter})" if letter is not None else name
+
+
 def _raise(scene: Scene, number: int) -> tuple[str, ...]:
     """Return the advice to raise the limit."""
     limit = _LIMITS[number]

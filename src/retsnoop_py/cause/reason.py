@@ -41,6 +41,8 @@ class Scene(Value):
     deciding comparison in C, ``values`` its values by expression. ``again``: the arguments of the
     call in the run that observed them, because addresses differ; empty for the run of ``call``.
     ``given``: the operands of the condition that are arguments of the call, by its code.
+    ``untold``: the number of tests that belong to the condition, but are missing in it.
+    ``is_case``: the kernel compared the same value with other numbers before.
     """
 
     call: SystemCall
@@ -52,6 +54,8 @@ class Scene(Value):
     values: tuple[tuple[str, int], ...] = ()
     again: tuple[int, ...] = ()
     given: frozenset[str] = frozenset()
+    untold: int = 0
+    is_case: bool = False
 
     @property
     def path(self) -> str | None:

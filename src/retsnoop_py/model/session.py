@@ -291,7 +291,8 @@ class Decision(Struct, omit_defaults=True, frozen=True, gc=False):
     ``ended``: the condition ended a loop, because none of its elements matched. ``unnamed``: the
     number of earlier tests that belong to the condition and are missing in it, because they have no
     expression in C. ``refuted``: the parts of the condition that recorded values contradict. The
-    condition is then ``inferred``.
+    condition is then ``inferred``. ``cases``: earlier tests compared the same value with other
+    numbers, as a ``switch`` does.
     """
 
     place: CodePlace
@@ -303,6 +304,7 @@ class Decision(Struct, omit_defaults=True, frozen=True, gc=False):
     ended: bool = False
     unnamed: int = 0
     refuted: tuple[str, ...] = ()
+    cases: bool = False
 
 
 class Origin(Struct, omit_defaults=True, frozen=True, gc=False):

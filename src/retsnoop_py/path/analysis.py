@@ -114,6 +114,14 @@ class FunctionPaths:
         arguments = self.graph.machine.arguments
         return arguments.index(register) if register in arguments else None
 
+    def member_offset(self, name: str, members: str) -> int | None:
+        """Return the distance in bytes of ``->a.b`` behind the pointer in a parameter, or None."""
+        return self._namer.member_offset(name, members)
+
+    def size_behind(self, function: str, argument: int) -> int:
+        """Return the size in bytes of what a function's argument points to; 0 if unknown."""
+        return self._namer.size_behind(function, argument)
+
     def name_of(self, address: int) -> str | None:
         """Return the name of the function at an address, or None."""
         return self._namer.name_of(address)
@@ -239,7 +247,8 @@ class FunctionPaths:
                 texts[text] = None
                 operands = (*self._namer.operands(one, hit_of(one)), *operands)
         text = _joined([*texts, own])
-        return Condition(text, operands, decided.taken if decided.moment else None, unnamed)
+        taken = decided.taken if decided.moment else None
+        return Condition(text, operands, taken, unnamed, decided.cases)
 
     def _hit_of(self, way: Way, decided: Decided) -> int:
         """Return the index of the hit at which the operands were read; -1 if they were not."""

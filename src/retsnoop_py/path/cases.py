@@ -16,7 +16,7 @@ from retsnoop_py.path.otherwise import with_nothing
 from retsnoop_py.path.values import Flags, Node
 from retsnoop_py.value import replace
 
-__all__ = ["named_cases"]
+__all__ = ["is_case", "named_cases"]
 
 _MAX_DEPTH = 6
 #: A mask of more bits has too many values to try.
@@ -51,6 +51,17 @@ def named_cases(
             done.add(subject)
             made.append(case)
     return made
+
+
+def is_case(passed: Sequence[Decided], decided: Decided, number: Number) -> bool:
+    """Return True if ``decided`` is ``value != case``, and tests before it excluded other cases.
+
+    ``passed`` are the earlier tests that are no part of the condition.
+    """
+    subject = _number_of(decided, number)
+    if subject is None or decided.condition != "ne":
+        return False
+    return any(_number_of(one, number) == subject for one in passed)
 
 
 def _number_of(test: Decided, number: Number) -> int | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from retsnoop_py.path.blocks import Graph
-from retsnoop_py.path.cases import named_cases
+from retsnoop_py.path.cases import is_case, named_cases
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.insn import Flow, Insn, Mem
 from retsnoop_py.path.loops import Rounds
@@ -39,16 +39,14 @@ class EarlierTests:
         self._run = run
         self._otherwise = otherwise
 
-    def of(
-        self, decided: Decided, is_about_result: Callable[[Moment], bool]
-    ) -> tuple[Decided, ...]:
-        """Return the tests before ``decided``, in the order of execution.
+    def of(self, decided: Decided, is_about_result: Callable[[Moment], bool]) -> Decided:
+        """Return ``decided`` with the tests before it, in the order of execution.
 
         ``is_about_result`` tells if a jump only tests the result.
         """
         is_given = decided.checks and bool(_calls(decided.flags))
         if is_given or decided.position < 0 or decided.flags is None:
-            return decided.also
+            return decided
         own, position = _AvoidedBy(self._otherwise, decided), decided.position
         #: The case of a switch that compilers test behind the deciding test.
         later = [one for one in decided.also if one.step > decided.step]
@@ -78,6 +76,8 @@ class EarlierTests:
                 found.insert(0, test)
             tested |= _calls(moment.flags)
             position = moment.position
+        others = [one for one in passed if not any(one is part for part in found)]
+        cases = is_case(others, decided, self._otherwise.number)
         found = named_cases(found, passed, decided, self._otherwise.number)
         kept = [
             one
@@ -87,7 +87,7 @@ class EarlierTests:
                 decided.flags, decided.condition, one.flags, one.condition
             )
         ]
-        return (*kept, *later)
+        return replace(decided, also=(*kept, *later), cases=cases)
 
     def _without_cases(self, found: Sequence[Decided], decided: Decided) -> Iterator[Decided]:
         """Leave out the tests that chose the case of a switch, or of several ``if (flags & ...)``.

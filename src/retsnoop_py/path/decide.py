@@ -90,7 +90,7 @@ def decide(graph: Graph, way: Way, failure: Failure, names: Names, handed: int =
         decided = None  # the call itself does not explain the callee's result
     if decided is not None:
         tests = EarlierTests(graph, way, run, otherwise)
-        decided = chosen_operand(replace(decided, also=tests.of(decided, search.is_about_result)))
+        decided = chosen_operand(tests.of(decided, search.is_about_result))
     if decided is None and unknown is None:
         unknown = _nothing_decides(returned, way)
     return Decision(returned, decided, unknown)

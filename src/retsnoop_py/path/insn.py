@@ -181,6 +181,16 @@ class Insn(NamedTuple):
         return self.address + self.size
 
 
+def user_copy(name: str | None) -> tuple[int, int] | None:
+    """Return the numbers of the arguments to and from of a function that copies from the user.
+
+    Return None for another function.
+    """
+    if not name or "copy_" not in name or not name.partition(".")[0].endswith("from_user"):
+        return None
+    return (0, 2) if "struct" in name else (0, 1)
+
+
 class Machine(Value):
     """An architecture: its decoder, its calling convention and how Linux patches its code.
 

@@ -133,6 +133,8 @@ class Namer:
         self._dwarf_types: dict[tuple[str, str], int] = {}
         self._pointer_types: dict[str, int] = {}
         self._places = VariablePlaces(variables, machine) if variables is not None else None
+        #: True if results of functions are named with the arguments of the calls.
+        self._tells_arguments = False
         #: DWARF's names of the values that the current comparison reads.
         self._read: dict[Node, _Named] = {}
 
@@ -534,7 +536,23 @@ class Namer:
         if not node.name:
             return None
         name = node.name.partition(".")[0]  # without the compiler's suffix
-        return _Named(f"{name}()", self._return_type(name))
+        arguments = self._arguments(name, node) if self._tells_arguments else ""
+        return _Named(f"{name}({arguments})", self._return_type(name))
+
+    def _arguments(self, name: str, call: Node) -> str:
+        """Return the arguments of a call; dots for one that C cannot express."""
+        btf = self._btf()
+        function = btf.find(name, Kind.FUNC) if btf is not None else None
+        if btf is None or function is None:
+            return ""
+        params = btf.params(btf.type(function).arg)
+        found = []
+        for param, node in zip(params, call.args, strict=False):
+            named = self._name(node, 1)
+            if node.kind == "const":
+                named = _Named(self._constant(node.value, param.type_id))
+            found.append(named.text if named is not None else "...")
+        return ", ".join(found)
 
     def _return_type(self, name: str) -> int:
         btf = self._btf()
@@ -549,6 +567,34 @@ class Namer:
     def register_of(self, parameter: str) -> str | None:
         """Return the register in which the caller passes a parameter, by its name."""
         return next((one for one, named in self._read_params() if named.text == parameter), None)
+
+    def member_offset(self, parameter: str, members: str) -> int | None:
+        """Return the distance in bytes of ``->a.b`` behind the pointer in a parameter, or None."""
+        btf, at = self._btf(), 0
+        found = next((one for _, one in self._read_params() if one.text == parameter), None)
+        target = self._target(found) if found is not None else 0
+        if btf is None or not target or not members.startswith("->") or "->" in members[2:]:
+            return None
+        for name in members[2:].split("."):
+            if btf.resolve(target).kind not in STRUCTS:
+                return None
+            member = _member_named(btf, btf.resolve(target).id, name)
+            if member is None:
+                return None
+            at, target = at + member[0], member[1]
+        return at
+
+    def size_behind(self, function: str, argument: int) -> int:
+        """Return the size in bytes of what a function's argument points to; 0 if unknown."""
+        btf = self._btf()
+        found = btf.find(function, Kind.FUNC) if btf is not None else None
+        if btf is None or found is None:
+            return 0
+        params = btf.params(btf.type(found).arg)
+        if any(btf.size_of(one.type_id) > self._machine.word for one in params):
+            return 0  # such an argument may be in two registers
+        kind = btf.resolve(params[argument].type_id) if argument < len(params) else None
+        return btf.size_of(kind.arg) if kind is not None and kind.kind is Kind.PTR else 0
 
     def _param(self, register: str) -> _Named | None:
         if self._params is None:
@@ -569,10 +615,22 @@ class Namer:
                 if param.type_id and self._machine.large_by_address:
                     next(registers, None)
                 continue
-            for _ in range(max(1, -(-size // 8))):
+            for word in range(max(1, -(-size // 8))):
                 register = next(registers, None)
-                if register is not None and size <= 8 and param.name:
+                if register is None or not param.name:
+                    continue
+                if size <= 8:
                     yield register, _Named(param.name, param.type_id)
+                elif not word and (pointer := self._first_pointer(btf, param.type_id)):
+                    yield register, _Named(param.name, pointer)
+
+    @staticmethod
+    def _first_pointer(btf: Btf, type_id: int) -> int:
+        """Return the type of the pointer at the beginning of a struct, such as ``sockptr_t``."""
+        whole = btf.resolve(type_id)
+        found = [one for _, one in members_at(btf, whole.id, 0, 8)] if whole.kind in STRUCTS else []
+        kinds = {btf.resolve(one).kind for one in found}
+        return found[0] if kinds == {Kind.PTR} else 0
 
     def _load(self, node: Node, depth: int) -> _Named | None:
         if node.name == "gs" or not node.args:
@@ -584,9 +642,20 @@ class Namer:
         if part is not None:
             return self._member_of("per_cpu", part, node.size)
         base = self._name(node.args[0], depth + 1)
-        if base is None or not self._target(base):
-            return None  # DWARF may have a name for this instruction
+        if base is None:
+            return None
+        if not self._target(base):
+            # DWARF may have a name for this instruction
+            is_void = node.args[0].kind == "param" and self._is_pointer(base)
+            return self._behind_void(base, node.value) if is_void else None
         return self._behind(base, node.args[0], node.value, node.size)
+
+    @staticmethod
+    def _behind_void(base: _Named, offset: int) -> _Named | None:
+        """Return a number that a ``void *`` parameter points to."""
+        if offset < 0:
+            return None
+        return _Named(f"*({base.text} + {offset})" if offset else f"*{base.inner}")
 
     def _behind(self, base: _Named, held: Node | None, offset: int, size: int) -> _Named | None:
         """Return the member at ``offset`` behind the pointer ``held``."""
@@ -658,7 +727,14 @@ class Namer:
     # -- local variables --
 
     def _read_sides(self, flags: Flags) -> None:
-        """Read DWARF's names of the compared values that have no other name."""
+        """Read DWARF's names of the compared values that have no other name.
+
+        Decide if names of results need the arguments: two calls of a function have other arguments.
+        """
+        self._tells_arguments = False
+        left, right = self._name(flags.left), self._name(flags.right)
+        is_other = flags.left is not flags.right and left is not None and right is not None
+        self._tells_arguments = is_other and left == right
         if self._places is None:
             return
         self._read.clear()  # a run that goes on has many comparisons
@@ -819,6 +895,22 @@ def _symbol_at(text: bytes, address: int) -> str | None:
 
 def _mask_text(mask: int) -> str:
     return str(mask) if mask < _SMALLEST_MASK else hex(mask)
+
+
+def _member_named(btf: Btf, struct: int, name: str) -> tuple[int, int] | None:
+    """Return the distance in bytes and the type of a member, also inside of anonymous structs.
+
+    Return None for a bit field, or if there is no such member.
+    """
+    for member in btf.members(struct):
+        at, kind = member.bit_offset // 8, btf.resolve(member.type_id)
+        if member.name == name:
+            return None if member.bit_size else (at, member.type_id)
+        if not member.name and kind.kind in STRUCTS:
+            inner = _member_named(btf, kind.id, name)
+            if inner is not None:
+                return at + inner[0], inner[1]
+    return None
 
 
 def _is_fd(node: Node) -> bool:

@@ -90,6 +90,8 @@ class Decided(Value):
     elements: int = 0
     #: This jump left a loop because there was no further element: none of the elements matched.
     ended: bool = False
+    #: Earlier tests compared the same value with other numbers, as a ``switch`` does.
+    cases: bool = False
 
 
 class Decision(Value):

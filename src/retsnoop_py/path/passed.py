@@ -7,14 +7,15 @@ that may have set the register of an argument must have copied the same value th
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Collection, Iterator
+from typing import NamedTuple, Protocol
 
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.holders import Holders
-from retsnoop_py.path.insn import Flow, Imm, Insn, Mem, Operand, Reg
+from retsnoop_py.path.insn import Flow, Imm, Insn, Mem, Operand, Reg, user_copy
+from retsnoop_py.path.values import LOCAL_BYTES
 
-__all__ = ["Copied", "FromUser", "Local", "Own", "call_before", "passed"]
+__all__ = ["Callees", "Copied", "FromUser", "Local", "Own", "call_before", "passed", "tail_calls"]
 
 #: Behind the last step of a block.
 _END = 1 << 30
@@ -23,6 +24,8 @@ _MAX_PLACES = 2000
 #: Depth of pointers that are followed.
 _MAX_LOADS = 3
 _MOVES = ("mov", "movsx", "movzx")
+#: The bits of a number that are compared: it may be an int.
+_INT = 0xFFFFFFFF
 
 
 class Own(NamedTuple):
@@ -55,10 +58,15 @@ class FromUser(NamedTuple):
     source: Own
 
 
-#: What a search found. None stands for anything else.
-Value = Own | Local | FromUser | None
+#: What a search found: also a constant. None stands for anything else.
+Value = Own | Local | FromUser | int | None
 #: A place before a step of a block, and the register or stack slot with the value there.
 _Place = tuple[int, int, "str | Local"]
+
+
+def tail_calls(graph: Graph, callee: str) -> list[Insn]:
+    """Return the jumps with which a function ends in another one."""
+    return [one.last for one in graph.blocks if one.exit == "tail" and one.callee == callee]
 
 
 def call_before(graph: Graph, address: int) -> Insn | None:
@@ -68,34 +76,57 @@ def call_before(graph: Graph, address: int) -> Insn | None:
     return found[-1] if found and found[-1].flow is Flow.CALL else None
 
 
+class Callees(Protocol):
+    """What the search knows about called functions."""
+
+    def name_of(self, address: int) -> str | None:
+        """Return the name of the function at an address, or None."""
+
+    def size_behind(self, function: str, argument: int) -> int:
+        """Return the size in bytes of what a function's argument points to; 0 if unknown."""
+
+
 def passed(
-    graph: Graph, call: Insn, argument: int, name_of: Callable[[int], str | None]
+    graph: Graph,
+    call: Insn,
+    argument: int,
+    callees: Callees,
+    *,
+    value: int | None = None,
+    member: int | None = None,
 ) -> Own | Copied | FromUser | None:
     """Return what a call passes as its argument number ``argument``, from 0.
 
-    ``name_of`` returns the name of a called function. Return None if that is unknown, or if it is
-    no argument of the function.
+    With ``member``: what it passes at this distance in bytes behind that argument, a pointer, if
+    the function set it in a struct of its own; else the pointer. ``value`` is what the call passed,
+    if known: paths that pass another constant did not run. Return None if that is unknown, or if it
+    is no argument of the function.
     """
-    search = _Search(graph, name_of)
-    found = search.argument_of(call, argument)
+    search = _Search(graph, callees)
+    found = search.argument_of(call, argument, None if member is not None else value)
     if not isinstance(found, Local):
-        return found
+        return None if isinstance(found, int) else found
     sources = set()
     for block in graph.blocks:
         for one in block.insns:
-            name = name_of(one.target) if one.flow is Flow.CALL and one.target else None
-            if name and "copy_" in name and "from_user" in name:
-                numbers = (0, 2) if "struct" in name else (0, 1)
-                if search.argument_of(one, numbers[0]) == found:
-                    sources.add(search.argument_of(one, numbers[1]))
-    source = sources.pop() if len(sources) == 1 else None
-    return Copied(source) if isinstance(source, Own) else None
+            numbers = search.user_copy(one)
+            if numbers is not None and search.argument_of(one, numbers[0]) == found:
+                sources.add(search.argument_of(one, numbers[1]))
+    if sources:
+        source = sources.pop()
+        return Copied(source) if isinstance(source, Own) and not sources else None
+    if member is None:
+        return None
+    inside = search.stored_at(call, Local(found.offset + member), value)
+    return inside if isinstance(inside, (Own, FromUser)) else None
 
 
 class _Search:
-    def __init__(self, graph: Graph, name_of: Callable[[int], str | None]) -> None:
+    def __init__(self, graph: Graph, callees: Callees) -> None:
         self._graph = graph
-        self._name_of = name_of
+        self._callees = callees
+        #: By address of a call or a string instruction: the parts of the stack that it may change.
+        self._changed: dict[int, tuple[tuple[int, int], ...]] = {}
         self._steps = [
             [step for one in block.insns for step in one.steps] for block in graph.blocks
         ]
@@ -103,51 +134,84 @@ class _Search:
         #: of the frame pointer.
         self._frames = self._found_frames()
         self._left = _MAX_PLACES
+        #: True while an address is searched: only in registers.
+        self._is_address = False
 
-    def argument_of(self, call: Insn, number: int) -> Value:
-        """Return the value of an argument at a call."""
-        block = self._graph.at(call.address)
-        if block is None or block.index not in self._frames:
-            return None
-        steps = self._steps[block.index]
-        at = next((n for n, one in enumerate(steps) if one.address == call.address), None)
-        if at is None:
-            return None
-        self._left = _MAX_PLACES
+    def argument_of(self, call: Insn, number: int, value: int | None = None) -> Value:
+        """Return the value of an argument at a call, which passed ``value`` if that is known."""
         registers = self._graph.machine.arguments
         if number < len(registers):
-            return self._value(block.index, at, registers[number], 0)
-        top = self._frames[block.index][at].depth
-        slot = Local(top + self._graph.machine.word * (number - len(registers)))
-        return self._value(block.index, at, slot, 0)
+            return self._at(call, registers[number], value)
+        frame = self._frame_at(call)
+        if frame is None:
+            return None
+        beyond = self._graph.machine.word * (number - len(registers))
+        return self._at(call, Local(frame.depth + beyond), value)
 
-    def _value(self, block: int, at: int, where: str | Local, loads: int) -> Value:
-        """Return the value in ``where`` before a step, if it is the same on all paths."""
+    def stored_at(self, call: Insn, place: Local, value: int | None) -> Value:
+        """Return what is at a place on the stack when a call runs."""
+        return self._at(call, place, value)
+
+    def user_copy(self, call: Insn) -> tuple[int, int] | None:
+        """Return the numbers of the arguments to and from if a call copies data of the user."""
+        is_direct = call.flow is Flow.CALL and call.target
+        return user_copy(self._callees.name_of(call.target)) if is_direct else None
+
+    def _at(self, insn: Insn, where: str | Local, value: int | None = None) -> Value:
+        """Return the value in ``where`` before an instruction."""
+        found = self._step_of(insn)
+        if found is None:
+            return None
+        self._left = _MAX_PLACES
+        return self._value(*found, where, 0, value)
+
+    def _step_of(self, insn: Insn) -> tuple[int, int] | None:
+        """Return the block and the step of an instruction; None if no path leads there."""
+        block = self._graph.at(insn.address)
+        if block is None or block.index not in self._frames:
+            return None
+        steps = enumerate(self._steps[block.index])
+        return next(((block.index, n) for n, one in steps if one.address == insn.address), None)
+
+    def _frame_at(self, insn: Insn) -> Holders | None:
+        found = self._step_of(insn)
+        return self._frames[found[0]][found[1]] if found is not None else None
+
+    def _value(
+        self, block: int, at: int, where: str | Local, loads: int, known: int | None = None
+    ) -> Value:
+        """Return the value in ``where`` before a step, if it is the same on all paths.
+
+        Paths with another constant than ``known`` do not count.
+        """
         waiting: list[_Place] = [(block, at, where)]
         seen = set(waiting)
         found: set[Value] = set()
-        while waiting and len(found) < 2:
+        while waiting and (len(found) < 2 or _same_data(found)):
             self._left -= 1
             if self._left < 0:
                 return None
             index, before, place = waiting.pop()
             if index not in self._frames:
                 continue  # no path from the entry leads here
+            if self._is_address and isinstance(place, Local):
+                return None
             number = self._last_change(index, before, place)
             following: list[_Place] = []
             if number is not None:
                 value, copied = self._made(index, number, place, loads)
-                if copied is None:
-                    found.add(value)
-                else:
+                is_other = isinstance(value, int) and known is not None and (value ^ known) & _INT
+                if copied is not None:
                     following.append(copied)
+                elif not is_other:
+                    found.add(value)
             else:
                 following += [(one, _END, place) for one in self._graph.before[index]]
                 if index == self._graph.entry:
                     found.add(self._at_entry(place))
             waiting += [one for one in following if one not in seen]
             seen.update(following)
-        return found.pop() if len(found) == 1 else None
+        return found.pop() if len(found) == 1 else _same_data(found)
 
     def _at_entry(self, place: str | Local) -> Value:
         machine = self._graph.machine
@@ -171,12 +235,47 @@ class _Search:
                 return place in step.writes
             read = self._user_read(step)
             return place in (read or machine.clobbered)
+        if any(low <= place.offset < high for low, high in self._changed_by(block, number)):
+            return True
         return self._stored(block, number) == place
+
+    def _changed_by(self, block: int, number: int) -> tuple[tuple[int, int], ...]:
+        """Return the parts of the stack that a call or a string instruction may change."""
+        step = self._steps[block][number]
+        if step.flow is not Flow.CALL and not step.text.startswith("rep "):
+            return ()
+        if step.address not in self._changed:
+            self._changed[step.address] = tuple(self._given_away(block, number))
+        return self._changed[step.address]
+
+    def _given_away(self, block: int, number: int) -> Iterator[tuple[int, int]]:
+        step = self._steps[block][number]
+        is_call = step.flow is Flow.CALL
+        name = self._callees.name_of(step.target) if is_call and step.target else None
+        registers = self._graph.machine.arguments if is_call else ("rdi",)
+        for argument, register in enumerate(registers):
+            address = self._in_register(block, number, register)
+            if isinstance(address, Local):
+                size = self._callees.size_behind(name, argument) if name else 0
+                copied = user_copy(name)
+                if copied is not None and copied[0] == argument:
+                    length = self._in_register(block, number, registers[3 - sum(copied)])
+                    size = length if isinstance(length, int) else 0
+                yield address.offset, address.offset + (size or LOCAL_BYTES)
+
+    def _in_register(self, block: int, number: int, register: str) -> Value:
+        """Return the value of a register before a step if it was never on the stack."""
+        kept = self._left, self._is_address
+        self._left, self._is_address = _MAX_PLACES, True
+        try:
+            return self._value(block, number, register, 0)
+        finally:
+            self._left, self._is_address = kept
 
     def _user_read(self, step: Insn) -> tuple[str, str] | None:
         """Return the registers of value and address if a call reads a number of the user."""
         rows = self._graph.machine.user_reads
-        name = self._name_of(step.target) if rows and step.target else None
+        name = self._callees.name_of(step.target) if rows and step.target else None
         found = (row for row in rows if name and name.startswith(row[0]))
         return next(((value, address) for _, value, address in found), None)
 
@@ -203,9 +302,10 @@ class _Search:
         sum_ = _sum_of(step)
         if sum_ is not None:
             return self._address(block, number, *sum_, loads), None
-        if step.op not in (*_MOVES, "push"):
-            return None, None
         source = step.operands[-1]
+        constant = _constant_of(step)
+        if constant is not None or step.op not in (*_MOVES, "push"):
+            return constant, None
         where: str | Local | None = self._local_of(block, number, source)
         if where is None and isinstance(source, Reg) and not source.high:
             where = source.name
@@ -218,11 +318,18 @@ class _Search:
     def _read_of_user(
         self, block: int, number: int, place: str | Local, loads: int
     ) -> FromUser | None:
-        """Return the number that a call read, if its address is an argument."""
-        read = self._user_read(self._steps[block][number])
-        if read is None or place != read[0] or loads >= _MAX_LOADS:
+        """Return the number of the user that a call read, if its address is an argument."""
+        step = self._steps[block][number]
+        read, copied = self._user_read(step), self.user_copy(step)
+        if loads >= _MAX_LOADS:
             return None
-        source = self._value(block, number, read[1], loads + 1)
+        source: Value = None
+        if read is not None and place == read[0]:
+            source = self._value(block, number, read[1], loads + 1)
+        elif copied is not None and isinstance(place, Local):
+            registers = self._graph.machine.arguments
+            if self._in_register(block, number, registers[copied[0]]) == place:
+                source = self._value(block, number, registers[copied[1]], loads + 1)
         return FromUser(source) if isinstance(source, Own) else None
 
     def _loaded(self, block: int, number: int, source: Operand, loads: int) -> Own | None:
@@ -267,6 +374,28 @@ class _Search:
                 now = now.after_step(step)
             waiting += [(one, now) for one in self._graph.blocks[index].next if one >= 0]
         return found
+
+
+def _same_data(values: Collection[Value]) -> FromUser | None:
+    """Return the user's number if the other values are the kernel's copy of it, as of sockptr_t."""
+    read = [one for one in values if isinstance(one, FromUser)]
+    if len(read) != 1 or len(values) != 2:
+        return None
+    source = read[0].source
+    copy = Own(source.argument, (*source.loads, source.add))
+    return read[0] if copy in values else None
+
+
+def _constant_of(step: Insn) -> int | None:
+    """Return the constant that a step writes, or None."""
+    source = step.operands[-1]
+    if step.op == "xor":
+        return 0 if all(one == source for one in step.operands) else None
+    if not isinstance(source, Imm):
+        return None
+    if step.op == "or":
+        return -1 if source.value == -1 else None
+    return source.value if step.op in (*_MOVES, "push") else None
 
 
 def _sum_of(step: Insn) -> tuple[str, int] | None:

@@ -13,7 +13,18 @@ from typing import NamedTuple
 
 from retsnoop_py.path.blocks import Graph
 from retsnoop_py.path.follow import Way
-from retsnoop_py.path.insn import INT, Flow, Imm, Insn, Machine, Mem, Names, Operand, Reg
+from retsnoop_py.path.insn import (
+    INT,
+    Flow,
+    Imm,
+    Insn,
+    Machine,
+    Mem,
+    Names,
+    Operand,
+    Reg,
+    user_copy,
+)
 
 __all__ = [
     "LOCAL_BYTES",
@@ -230,6 +241,9 @@ class State:
     def _left_in(self, offset: int, size: int) -> Node:
         """Return the value of a slot that the function itself has not written."""
         for start, call in reversed(self._left):
+            copied = self._copied(offset - start, size, call)
+            if copied is not None:
+                return copied
             if start == offset:
                 at = self.insn.address if self.insn is not None else 0
                 args = (call,)
@@ -237,6 +251,17 @@ class State:
                     "left", call.step, call.at, value=at, name=call.name, args=args, size=size
                 )
         return self.make("unknown", name="stack", size=size)
+
+    def _copied(self, offset: int, size: int, call: Node) -> Node | None:
+        """Return bytes of a local variable as bytes of the user, if the call copied them."""
+        numbers = user_copy(call.name)
+        if numbers is None or offset < 0 or max(numbers) >= len(call.args):
+            return None
+        length, source = call.args[2 if numbers == (0, 1) else 1], call.args[numbers[1]]
+        if length.kind != "const" or offset + size > length.value:
+            return None
+        where = {"size": size, "memory": self.memory}
+        return self.make("load", value=offset, args=(source,), **where)
 
     def leave(self, call: Node) -> None:
         """Record the local variables that a call may change."""
@@ -514,6 +539,8 @@ def _call(state: State, insn: Insn) -> None:
     name = state.names(target) if target else None
     if name and name.startswith(("__fentry__", "ftrace_", "mcount")):
         return  # a call of the tracer at the function's entry
+    if insn.target and _read_of_user(state, name):
+        return
     if insn.target and _keeps_registers(name):
         for start, register in state.machine.helpers:
             if str(name).startswith(start):
@@ -529,6 +556,17 @@ def _call(state: State, insn: Insn) -> None:
     state.leave(call)
     state.regs[state.machine.result] = call
     state.flags = None
+
+
+def _read_of_user(state: State, name: str | None) -> bool:
+    """Apply a call of a helper that reads a number of the user; return False for another call."""
+    for start, value, address in state.machine.user_reads:
+        if name and name.startswith(start):
+            size = int(name[-1]) if name[-1].isdigit() else state.machine.word
+            number = state.load(Mem(address, None, 1, 0, size))
+            state.regs |= {value: number, address: state.make("call", name=name)}
+            return True
+    return False
 
 
 def _keeps_registers(name: str | None) -> bool:

@@ -76,6 +76,14 @@ _HIDDEN_WRITES = {
     "cqo": ("rdx",),
     "cdq": ("rdx",),
 }
+#: Registers that string instructions change, by the begin of the name.
+_STRING_WRITES = {
+    "stos": ("rdi",),
+    "scas": ("rdi",),
+    "lods": ("rsi", "rax"),
+    "movs": ("rsi", "rdi"),
+    "cmps": ("rsi", "rdi"),
+}
 _SYNONYMS = {
     "z": "e",
     "nz": "ne",
@@ -235,10 +243,8 @@ def _other_writes(name: str, prefix: str, operands: tuple[Operand | None, ...]) 
         written.update(_HIDDEN_WRITES.get(name, ()))
     if name == "xadd":
         written.update(one.name for one in operands if isinstance(one, Reg))
-    if name.startswith(("stos", "movs", "lods", "scas", "cmps")) and "xmm" not in name:
-        written.update(("rsi", "rdi", *(("rcx",) if prefix.startswith("rep") else ())))
-        if name.startswith("lods"):
-            written.add("rax")
+    if name[:4] in _STRING_WRITES:
+        written.update(_STRING_WRITES[name[:4]], ("rcx",) if prefix.startswith("rep") else ())
     return tuple(written)
 
 

@@ -348,6 +348,7 @@ def encode_origin(
             origin.decided.note == "ended",
             condition.unnamed if condition else 0,
             refuted,
+            condition.cases if condition else False,
         )
     return to.Origin(
         function,

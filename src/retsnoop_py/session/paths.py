@@ -113,13 +113,15 @@ class Condition(NamedTuple):
     """The condition that was true at the decision: ``text`` in C, else the instructions.
 
     ``taken``: the jump was taken; None if it is not a jump. ``unnamed``: the number of tests
-    that belong to the condition, but are missing in the text.
+    that belong to the condition, but are missing in the text. ``cases``: earlier tests compared the
+    same value with other numbers.
     """
 
     text: str
     operands: tuple[OperandText, ...]
     taken: bool | None
     unnamed: int = 0
+    cases: bool = False
 
 
 class Place(NamedTuple):

@@ -102,6 +102,7 @@ def test_an_operand_is_followed_over_each_call(
         GivenOperand("own->next", 2, "uattr", member=True),
     )
     assert asked(built, monkeypatch, "middle", "last", "own", "user->next", "size") == (
+        GivenOperand("user->next", 2, "uattr", member=True),
         GivenOperand("size", 3, "size"),
     )
 
@@ -110,7 +111,10 @@ def test_in_its_own_function_the_operand_has_the_name(
     built: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = asked(built, monkeypatch, CHAIN[0], "flags", "uattr->next", "nothing")
-    assert found == (GivenOperand("flags", 1, "flags"),)
+    assert found == (
+        GivenOperand("flags", 1, "flags"),
+        GivenOperand("uattr->next", 2, "uattr", member=True),
+    )
 
 
 @pytest.mark.parametrize(

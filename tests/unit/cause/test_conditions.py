@@ -240,9 +240,106 @@ def test_a_descriptor_of_another_kind_of_file() -> None:
     )
 
 
-def test_a_test_of_something_else_leaves_the_condition_without_a_reason() -> None:
+def test_a_test_of_something_else_makes_the_reason_inferred() -> None:
     condition = "(flags & 4) != 0 && vma->vm_flags != 3"
-    assert flags_reason("mremap", condition, 4, flags=4, vma__vm_flags=4) is None
+    found = flags_reason("mremap", condition, 4, flags=4, vma__vm_flags=4)
+    assert found is not None
+    assert found.is_inferred
+    assert found.text.endswith("Another value inside the kernel had a part in it.")
+    assert found.advice == ("remove MREMAP_DONTUNMAP from flags",)
+    only_a_case = "optname == 103 && vma->vm_flags != 3"
+    assert flags_reason("mremap", only_a_case, 103, optname=103, vma__vm_flags=4) is None
+
+
+@pytest.mark.parametrize(
+    ("condition", "values", "text", "advice"),
+    [
+        (
+            "type != 4 && type > 4 && type != 6 && type != 7 && type != 5",
+            {"type": 20},
+            "type is 20. The value may be at most 7 here.",
+            "change type",
+        ),
+        (
+            "type != 4 && type != 8 && type > 2",
+            {"type": 20},
+            "type is 20. The value may be at most 2 or must be 4 or must be 8 here.",
+            "change type",
+        ),
+        (
+            "type != 4 && type != 8 && type != 9",
+            {"type": 20},
+            "type is 20. The value must be 4 or from 8 to 9 here.",
+            "change type",
+        ),
+        (
+            "type != 4 && type != 8 && type != 1",
+            {"type": 20},
+            "type is 20. The value must be 1, 4 or 8 here.",
+            "change type",
+        ),
+        (
+            "type != 0 && type > 0x10000",
+            {"type": 70000},
+            "type is 70000. The value may be at most 65536 here.",
+            "change type",
+        ),
+        ("type == 0", {"type": 0}, "type is 0. The value must not be 0 here.", "change type"),
+        (
+            "current->nsproxy->ipc_ns->sem_ctls[2] < type",
+            {"type": 600, "current->nsproxy->ipc_ns->sem_ctls[2]": 500},
+            "type is 600, and it may not be larger than sem_ctls[2], which is 500.",
+            "change type",
+        ),
+        (
+            "type >= current->signal->rlim[RLIMIT_NOFILE].rlim_cur",
+            {"type": 4096, "current->signal->rlim[RLIMIT_NOFILE].rlim_cur": 1024},
+            "type is 4096, and it must be smaller than RLIMIT_NOFILE (ulimit -n), which is 1024.",
+            "change type",
+        ),
+        (
+            "(mask & ~0x8ff1000) == 0",
+            {"mask": 0},
+            (
+                "mask of inotify_add_watch() has none of the bits that the kernel needs here: "
+                "IN_ACCESS, IN_MODIFY, IN_ATTRIB and others."
+            ),
+            "add one of them to mask",
+        ),
+        (
+            "(mask & 4) == 0 && mask > 0xffffffff",
+            {"mask": 0x200000000},
+            (
+                "mask of inotify_add_watch() has the bit 33 set (value 8589934592). This kernel "
+                "does not accept that there."
+            ),
+            "remove the bit 33 from mask, or use a newer kernel",
+        ),
+        (
+            "*type > 7",
+            {"*type": 9},
+            "The number at type is 9. The value may be at most 7 here.",
+            "change the number at type",
+        ),
+        (
+            "(mask & 3) == 0 && (mask & 8) != 0",
+            {"mask & 0xff": 8},
+            "mask of inotify_add_watch() has IN_CLOSE_WRITE, and lacks IN_ACCESS and IN_MODIFY.",
+            "add IN_ACCESS and IN_MODIFY to mask, or remove IN_CLOSE_WRITE",
+        ),
+    ],
+)
+def test_all_tests_of_a_number_are_one_sentence(
+    condition: str, values: dict[str, int], text: str, advice: str
+) -> None:
+    call = failed("inotify_add_watch", errno.EINVAL, arguments=(0,) * 6)
+    scene = Scene(
+        call, Witnessed((call,)), Identity(0, 0), (), (), condition, tuple(values.items())
+    )
+    found = rejected_value(replace(scene, given=frozenset(("type", "*type", "mask"))))
+    assert found is not None
+    assert (found.text, found.advice) == (text, (advice,))
+    assert not found.is_inferred
 
 
 def test_flags_that_the_value_refutes_are_no_reason() -> None:
@@ -410,3 +507,23 @@ def test_each_row_of_conditions_is_complete() -> None:
         groups = re.compile(row.condition).groups
         assert row.text == row.text.format(*[f"{{{number}}}" for number in range(groups)])
         assert all(hasattr(errno, one) for one in row.errors)
+
+
+def test_a_case_of_a_switch_is_not_the_only_accepted_value() -> None:
+    call = failed("membarrier", errno.EINVAL, arguments=(40, 0, 0, 0, 0, 0))
+    scene = Scene(call, Witnessed((call,)), Identity(0, 0), (), (), "cmd != 512", (("cmd", 40),))
+    found = rejected_value(scene)
+    assert found is not None
+    assert (found.text, found.advice) == (
+        "cmd is 40. The value must be 512 here.",
+        ("set cmd to 512",),
+    )
+    found = rejected_value(replace(scene, is_case=True))
+    assert found is not None
+    assert (found.text, found.advice) == (
+        "cmd is 40. The kernel does not accept this value here.",
+        ("change cmd",),
+    )
+    found = rejected_value(replace(scene, untold=2))
+    assert found is not None
+    assert found.is_inferred

@@ -116,10 +116,10 @@ CASE long parted(unsigned long first, unsigned long second, unsigned long flags)
 	return other(first);
 }
 
-/* the first test has no expression in C: nobody knows what memory has */
-CASE long half_named(void *memory, unsigned long flags)
+/* the first test has no expression in C: nobody knows what the pointer in memory points to */
+CASE long half_named(void **memory, unsigned long flags)
 {
-	if (((int *)memory)[3] == 7 && (flags & 4)) {
+	if (((int *)memory[1])[3] == 7 && (flags & 4)) {
 		note(1);
 		return -EINVAL;
 	}

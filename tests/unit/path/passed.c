@@ -64,6 +64,18 @@ KEPT long either(long value, int flags, void *at, long last)
 	return inner(flags & 1 ? value : last, flags, at, 7) + 1;
 }
 
+KEPT long or_a_constant(long value, int flags, void *at, long last)
+{
+	if (value == 9) {
+		sink = 1;
+		last = -1;
+	} else if (value == 8) {
+		sink = 2;
+		last = 0;
+	}
+	return inner(value, flags, at, last) + 1;
+}
+
 KEPT long copied(int flags, void *user, unsigned long size)
 {
 	struct words own;
@@ -85,6 +97,59 @@ KEPT long of_a_loop(long value, int flags, void *at, long last)
 	for (long n = 0; n < last; n++)
 		sum += inner(value, flags++, at, last);
 	return sum;
+}
+
+struct context {
+	const void *value;
+	unsigned long size;
+	int flags;
+};
+
+KEPT long checks(struct context *context, int more)
+{
+	sink = more;
+	return context->size > 9 ? -22 : (long)context->value + context->flags;
+}
+
+KEPT long stores(int flags, void *value, unsigned long size)
+{
+	struct context own = { value, size, flags };
+
+	return checks(&own, 1) + 1;
+}
+
+KEPT long stores_and_shares(int flags, void *value, unsigned long size)
+{
+	struct context own = { value, size, flags };
+
+	if (!other(&own))
+		return -22;
+	return checks(&own, 1) + 1;
+}
+
+KEPT long changed_by_a_call(long value, int flags, void *at)
+{
+	long kept = value;
+
+	if (!other(&kept))
+		return -22;
+	return inner(kept, flags, at, 7) + 1;
+}
+
+struct pointer {
+	long *data;
+	long is_kernel;
+};
+
+KEPT long of_either_memory(struct pointer from, int flags, void *at)
+{
+	long own;
+
+	if (from.is_kernel)
+		own = *from.data;
+	else if (_copy_from_user(&own, from.data, sizeof(own)))
+		return -14;
+	return inner(own, flags, at, 7) + 1;
 }
 
 KEPT long many(long a, long b, long c, long d, long e, long f, long g, long h, int i, long j)

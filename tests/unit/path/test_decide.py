@@ -499,6 +499,14 @@ def test_the_case_of_a_switch_that_is_tested_later_is_part_of_the_condition(buil
     assert cases == [("e", 3)]
 
 
+@pytest.mark.parametrize("name", ["switched", "from_memory", "asked_before"])
+def test_the_last_case_of_a_switch_does_not_tell_the_other_cases(built: Built, name: str) -> None:
+    """Without a table of jumps, each case is a test, and some are no part of the condition."""
+    decided = built.ran(name).decide().decided
+    assert decided is not None
+    assert decided.cases == (name == "switched")
+
+
 def test_tests_of_rounds_that_are_over_are_no_part_of_the_condition(built: Built) -> None:
     decided = built.ran("no_element").decide().decided
     assert decided is not None

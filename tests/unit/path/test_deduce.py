@@ -171,8 +171,9 @@ def typed_paths(built: Built, name: str, folder: Path) -> FunctionPaths:
 def test_earlier_tests_without_an_expression_are_counted(built: Built, tmp_path: Path) -> None:
     paths = typed_paths(built, "half_named", tmp_path)
     paths.probed.update({probe.block: probe for probe in paths.probes})
-    built.emulated.core.mem_write(built.emulated.DATA, struct.pack("=4i", 0, 0, 0, 7))
-    values = (built.emulated.DATA, 4)
+    data = built.emulated.DATA
+    built.emulated.core.mem_write(data, struct.pack("=2Q4i", 0, data + 16, 0, 0, 0, 7))
+    values = (data, 4)
     registers = dict(zip(built.machine.arguments, values, strict=False))
     result, ran = call(built, paths.graph.code.address, registers)
     assert result == -22

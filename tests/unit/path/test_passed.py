@@ -26,8 +26,27 @@ CASES = {
     "copied": (Own(2), Own(0), Copied(Own(1)), None),
     # the result of the first call is in the register of the first argument on arm64
     "first_calls": (None, None, None, None),
+    "of_either_memory": (FromUser(Own(0)), Own(2), Own(3), None),
     "of_a_loop": (Own(0), None, Own(2), Own(3)),
+    "changed_by_a_call": (None, Own(1), Own(2), None),
 }
+
+
+class Callees(dict[int, str]):
+    """The called functions, by address."""
+
+    #: The size of what arguments of inner() and of other functions point to.
+    behind = 64
+
+    def name_of(self, address: int) -> str | None:
+        return self.get(address)
+
+    def size_behind(self, function: str, argument: int) -> int:
+        return self.behind if function else 0
+
+
+def callees_of(built: Built) -> Callees:
+    return Callees({start: symbol for symbol, (start, _) in built.symbols.items()})
 
 
 @pytest.fixture(scope="module", params=["x86_64", "aarch64"])
@@ -52,7 +71,7 @@ def built(
 def test_an_argument_is_followed_back_to_the_callers(built: Built, name: str) -> None:
     """What only some paths give, or what was computed, is no argument of the caller."""
     graph = graph_of(built, name)
-    names = {start: symbol for symbol, (start, _) in built.symbols.items()}
+    names = callees_of(built)
     calls = [
         one
         for block in graph.blocks
@@ -63,7 +82,7 @@ def test_an_argument_is_followed_back_to_the_callers(built: Built, name: str) ->
     for one in calls:
         found = call_before(graph, one.end)
         assert found == one
-        given = tuple(passed(graph, one, number, names.get) for number in range(4))
+        given = tuple(passed(graph, one, number, names) for number in range(4))
         # a constant is no argument, and a caller may know that a loop runs as often as `last`
         assert given == CASES[name]
 
@@ -71,11 +90,45 @@ def test_an_argument_is_followed_back_to_the_callers(built: Built, name: str) ->
 def test_arguments_on_the_stack_are_followed_too(built: Built) -> None:
     """x86-64 passes six arguments in registers, arm64 eight."""
     graph = graph_of(built, "of_the_stack")
-    names = {start: symbol for symbol, (start, _) in built.symbols.items()}
+    names = callees_of(built)
     insns = [one for block in graph.blocks for one in block.insns if one.flow is Flow.CALL]
     (call,) = [one for one in insns if names.get(one.target) == "many"]
-    given = [passed(graph, call, number, names.get) for number in range(10)]
+    given = [passed(graph, call, number, names) for number in range(10)]
     assert given == [Own(number) for number in (8, 1, 2, 3, 4, 5, 0, 7, 9, 7)]
+
+
+@pytest.mark.parametrize(
+    ("name", "behind", "expected"),
+    [
+        ("stores", 0, [Own(1), Own(2), Own(0)]),
+        ("stores_and_shares", 64, [None, None, None]),
+        # the call got another struct, which ends before the member
+        ("stores_and_shares", 8, [None, Own(2), Own(0)]),
+    ],
+)
+def test_a_member_that_the_caller_set(
+    built: Built, name: str, behind: int, expected: list[Own | None]
+) -> None:
+    graph, callees = graph_of(built, name), callees_of(built)
+    callees.behind = behind
+    insns = [one for block in graph.blocks for one in block.insns if one.flow is Flow.CALL]
+    (call,) = [one for one in insns if callees.get(one.target) == "checks"]
+    assert [passed(graph, call, 0, callees, member=at) for at in (0, 8, 16)] == expected
+    assert passed(graph, call, 0, callees) is None
+
+
+@pytest.mark.parametrize(("value", "expected"), [(7, Own(3)), (0, None), (-1, None), (None, None)])
+def test_paths_with_another_constant_did_not_run(
+    built: Built, value: int | None, expected: Own | None
+) -> None:
+    graph = graph_of(built, "or_a_constant")
+    names = callees_of(built)
+    insns = [one for block in graph.blocks for one in block.insns if one.flow is Flow.CALL]
+    calls = [one for one in insns if names.get(one.target) == "inner"]
+    assert calls
+    for call in calls:
+        if len(calls) == 1:  # else each call has its own constant
+            assert passed(graph, call, 3, names, value=value) == expected
 
 
 def test_a_number_read_from_the_user_has_an_argument_as_address(built: Built) -> None:
@@ -84,10 +137,10 @@ def test_a_number_read_from_the_user_has_an_argument_as_address(built: Built) ->
         assert built.machine.name == "aarch64"
         return
     graph = graph_of(built, "of_the_user")
-    names = {start: symbol for symbol, (start, _) in built.symbols.items()}
+    names = callees_of(built)
     insns = [one for block in graph.blocks for one in block.insns if one.flow is Flow.CALL]
     (call,) = [one for one in insns if names.get(one.target) == "inner"]
-    given = [passed(graph, call, number, names.get) for number in range(4)]
+    given = [passed(graph, call, number, names) for number in range(4)]
     assert given == [FromUser(Own(1)), Own(2), Own(0), None]
 
 
