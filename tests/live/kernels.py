@@ -77,12 +77,14 @@ SAME_ABROAD = {
     "the table is of x86-64's 6.12, which it boots": ("test_line.py::test_the_line_that_decided",),
     "it boots the kernels that stand on the page": ("test_load.py::test_the_page",),
 }
-#: Tests of the core that take 20 to 50 s each, with their kernels in ``make test``: the kernel with
-#: the mechanism that differs most from the others.
+#: Tests of the core that take 15 to 50 s on a kernel, with their kernels in ``make test``: the
+#: kernels with the mechanism that differs most from the others.
 HEAVY = {
     "test_arguments.py::test_arguments_are_what": ("5.10", MAIN, "arm64/7.3"),
     "test_line.py::test_without_debug": ("arm64/7.3",),
-    "test_rungs.py::test_a_function_that_cannot_be": (MAIN, "arm64/7.3"),
+    "test_doctor.py::test_a_mechanism_works": ("5.10", MAIN, "arm64/7.3"),
+    "test_rungs.py::test_a_function_that_cannot_be": (MAIN,),
+    "test_rungs.py::test_a_hundred_threads": ("5.10", MAIN, "arm64/7.3"),
     "test_rungs.py::test_a_modules_function": (MAIN,),
     "test_why.py::test_a_failing_bpf_call_is_led": ("5.10", "7.3", "arm64/7.3"),
 }

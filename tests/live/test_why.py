@@ -70,6 +70,51 @@ def test_a_failing_bpf_call_is_led_to_its_condition(machine: Machine) -> None:
     assert tracer(machine) == was_set
 
 
+#: Makes a system call with the address of 64 zeros, and reports its error.
+_SYSCALL = (
+    "import ctypes as c, os; b = c.create_string_buffer(64); lib = c.CDLL(None, use_errno=True)\n"
+    "lib.syscall({}); error = c.get_errno(); raise OSError(error, os.strerror(error))"
+)
+#: Calls with a wrong value, as Python: in the data of an option of a socket, in a struct that the
+#: kernel fills from arguments, behind a pointer that the kernel reads as one number, and on the
+#: kernel's stack. With the condition, the operand and its argument.
+IN_MEMORY = {
+    "option": (
+        "import socket; socket.socket(2, socket.SOCK_DGRAM).setsockopt(17, 103, 70000)",
+        "*optval > 0xffff",
+        {"name": "*optval", "argument": 4, "parameter": "optval", "member": True},
+    ),
+    "struct": (
+        "import os; os.setxattr('/etc', 'user.a', b'x', 4)",
+        "ctx->flags > 3",
+        {"name": "ctx->flags", "argument": 5, "parameter": "flags"},
+    ),
+    "number": (
+        _SYSCALL.format("69, c.c_long(0), b, c.c_long(8), 0"),  # msgsnd(2)
+        "mtype <= 0",
+        {"name": "mtype", "argument": 2, "parameter": "msgp", "member": True},
+    ),
+    "stack": (
+        _SYSCALL.format("202, b, 10, 0, 0, 0, 0"),  # futex(2), FUTEX_WAKE_BITSET
+        "bitset == 0",
+        {"name": "bitset", "argument": 6, "parameter": "val3"},
+    ),
+}
+
+
+@pytest.mark.only_on("6.12")
+@pytest.mark.parametrize(
+    "name", ["option", *(pytest.param(one, marks=pytest.mark.slow) for one in [*IN_MEMORY][1:])]
+)
+def test_a_value_in_the_commands_memory_is_led_to_the_argument(machine: Machine, name: str) -> None:
+    """These functions of Linux 6.12 read or store their values in different ways."""
+    code, condition, operand = IN_MEMORY[name]
+    call = why(machine, "--", "/usr/bin/python3", "-S", "-c", code)["explained"]
+    assert condition in call["origin"]["decided"]["condition"]
+    assert operand in call["given"]
+    assert call["reason"]["certainty"] == "observed"
+
+
 @pytest.mark.slow
 @pytest.mark.oldest_and_newest
 def test_a_file_that_is_not_there_is_what_the_command_complains_of(machine: Machine) -> None:

@@ -22,6 +22,7 @@ __all__ = ["other_file", "rejected_value"]
 _NAME = r"\*?[A-Za-z_]\w*(?:(?:->|\.)\w+|\[\w+\])*"
 _NUMBER = r"-?(?:0x[0-9a-f]+|\d+)"
 _COMPARED = re.compile(rf"\(?({_NAME})\)? (!=|==|<=|>=|<|>) ({_NUMBER}|{_NAME})")
+_NULL = re.compile(rf"({_NAME}) (==|!=) NULL")
 _MASKED = re.compile(rf"\((~?)({_NAME}) & (~?{_NUMBER})\) (==|!=) ({_NUMBER})")
 #: A limit of the process.
 _LIMIT = re.compile(r"current->signal->rlim\[(RLIMIT_\w+)\]\.rlim_cur")
@@ -138,6 +139,7 @@ def rejected_value(scene: Scene) -> Reason | None:
             or _outside(scene, test, values)
             or _flags_in(scene, test, values)
             or _part(scene, test, values)
+            or _pointer(scene, test, values)
             or _file_kind(test, is_only=len(tests) == 1)
             or _compared(scene, test, values, others=[one for one in tests if one is not test])
         )
@@ -189,6 +191,19 @@ def other_file(scene: Scene) -> Reason | None:
     return Reason("descriptor", text, (f"pass the descriptor of {kind}",), is_seen_later=False)
 
 
+def _pointer(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | None:
+    """Return the reason for a pointer that is NULL, or that is not."""
+    tested = _NULL.fullmatch(test)
+    if tested is None or not _is_of_caller(scene, tested[1], values):
+        return None
+    plain = _plain(tested[1]).lstrip("_")
+    if tested[2] == "==":
+        text, change = f"{plain} is a NULL pointer.", f"pass the address of data in {plain}"
+    else:
+        text, change = f"{plain} is no NULL pointer.", f"pass NULL in {plain}"
+    return Reason("out-of-range", text, (change,), is_seen_later=False)
+
+
 def _file_kind(test: str, *, is_only: bool) -> Reason | None:
     """Return the kind of the file, as one of several tests: ``f_op == &eventpoll_fops``."""
     tested = _OPERATIONS.fullmatch(test)
@@ -234,7 +249,10 @@ def _masked(scene: Scene, test: re.Match[str], values: Mapping[str, int]) -> _Fl
         is_any = not wanted and not test[1] and mask.bit_count() > 1
         lacks = mask & ~wanted
         found = _Flags(name, wanted & value, lacks, are_together=True, is_any=is_any)
-    return found if found.has or found.lacks else None
+    known_bits = sum(bits_of(scene.call.name, _plain(name)).values())
+    if not found.has and not found.lacks & known_bits and not found.is_any:
+        return None  # nobody can set a bit without a name
+    return found
 
 
 def _masked_value(name: str, mask: int, values: Mapping[str, int]) -> int | None:
@@ -309,7 +327,7 @@ def _compared(
     plain, value = _plain(name), values[name]
     if re.fullmatch(_NUMBER, other):
         limit = int(other, 0)
-        is_again = any(re.search(rf"\b{re.escape(name)}\b", one) for one in others)
+        is_again = any(re.search(rf"(?<![\w*]){re.escape(name)}\b", one) for one in others)
         if others and not is_again and operator == "!=" and not limit:
             # with other tests: another value than 0 chose what the kernel does
             text, change = f"{plain} is {value}.", f"set {plain} to 0"
@@ -464,10 +482,8 @@ def _flags_text(scene: Scene, flags: _Flags, *, is_only: bool) -> tuple[str, str
         return f"{text} The kernel does not accept that here.", change
     if not flags.has:
         return f"{what} lacks {lacks}.", f"add {lacks} to {name}"
-    return (
-        f"{what} has {has}, and lacks {lacks}.",
-        f"add {lacks} to {name}, or remove {has}",
-    )
+    change = f"add {lacks} to {name}, or remove {has}" if is_only else f"remove {has} from {name}"
+    return f"{what} has {has}, and lacks {lacks}.", change
 
 
 def _listed(value: int, known: Bits) -> str:

@@ -136,9 +136,13 @@ def _meaning(text: str, rows: Iterable[Words]) -> Reason | None:
 
 
 class _Raised(Value):
-    """An exception that ended a Python program: its ``last`` line, and the place in its code."""
+    """An exception that ended a Python program: its ``last`` line, and the place in its code.
+
+    ``raiser`` is the file with the code that raised it: of the program, or of a library.
+    """
 
     last: Line
+    raiser: str
     exception: str
     message: str
     file: str
@@ -151,6 +155,11 @@ class _Raised(Value):
 
     def reason(self) -> Reason:
         """Return the reason of an exception without a rule."""
+        if self.exception == "KeyError" and _OS.search(self.raiser):
+            name = show(self.message.strip("'"))
+            text = f"The environment variable {name} is not set. Line {self.number} of "
+            text += f"{show(self.file)} reads it."
+            return Reason("program", text, ("set it first: NAME=VALUE COMMAND",), False)
         message = f": {show(self.message)}" if self.message else ""
         text = f"The Python code raised {self.exception} in {self.place}{message}."
         return Reason("program", text, is_seen_later=False)
@@ -174,12 +183,15 @@ def _traceback(lines: Sequence[Line]) -> _Raised | None:
             if raised is None or not frames:
                 return None
             own = [one for one in frames if not _LIBRARY.search(one[1])] or frames
-            return _Raised(line, raised[1], raised[2] or "", own[-1][1], own[-1][2])
+            place = own[-1]
+            return _Raised(line, frames[-1][1], raised[1], raised[2] or "", place[1], place[2])
     return None
 
 
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'  File "([^"]+)", line (\d+)')
 _EXCEPTION = re.compile(r"([A-Za-z_][\w.]*)(?:: (.*))?$")
+#: The module that has os.environ.
+_OS = re.compile(r"^<frozen os>$|/lib(?:64)?/python[\d.]+/os\.py$")
 #: Files of Python itself and of packages.
 _LIBRARY = re.compile(r"/lib(?:64)?/python[\d.]+/|/(?:site|dist)-packages/|^<frozen ")

@@ -171,7 +171,7 @@ class FunctionPaths:
         names = self._namer.name_of
         way = deduce(self.graph, names, arguments, result)
         ways = [(way, arguments)] if way is not None else []
-        if not ways and traced:
+        if not ways:
             ways = fitting(self.graph, names, arguments, result, calls, traced)
         found = [(way, self._decide(way, result), known) for way, known in ways]
         made = {one.returned.made if one.returned else None for _, one, _ in found}

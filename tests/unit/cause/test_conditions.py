@@ -316,6 +316,24 @@ def test_a_test_of_something_else_makes_the_reason_inferred() -> None:
             "remove the bit 33 from mask, or use a newer kernel",
         ),
         (
+            "(mask & 4) == 0 && (mask & 8) != 0 && type == 1",
+            {"mask": 8, "type": 1},
+            ("mask of inotify_add_watch() has IN_CLOSE_WRITE, and lacks IN_ATTRIB. type is 1."),
+            "remove IN_CLOSE_WRITE from mask|or change type",
+        ),
+        (
+            "type == NULL && mask != NULL",
+            {"type": 0, "mask": 1},
+            "type is a NULL pointer. mask is no NULL pointer.",
+            "pass the address of data in type|or pass NULL in mask",
+        ),
+        (
+            "*type > 7 && *type != 0",
+            {"*type": 9},
+            "The number at type is 9. The value may be at most 7 here.",
+            "change the number at type",
+        ),
+        (
             "*type > 7",
             {"*type": 9},
             "The number at type is 9. The value may be at most 7 here.",
@@ -338,8 +356,13 @@ def test_all_tests_of_a_number_are_one_sentence(
     )
     found = rejected_value(replace(scene, given=frozenset(("type", "*type", "mask"))))
     assert found is not None
-    assert (found.text, found.advice) == (text, (advice,))
+    assert (found.text, found.advice) == (text, tuple(advice.split("|")))
     assert not found.is_inferred
+
+
+def test_no_advice_to_set_a_bit_without_a_name() -> None:
+    condition = "(attr->sched_policy & 0x80000000) == 0"
+    assert reason(condition, attr__sched_policy=3) is None
 
 
 def test_flags_that_the_value_refutes_are_no_reason() -> None:
@@ -421,6 +444,23 @@ def test_a_condition_of_the_kernel_in_words_with_its_value() -> None:
             "must also have FALLOC_FL_KEEP_SIZE",
         ),
         ("write", errno.EPERM, "(info->seals & 0x18) != 0", "F_SEAL_WRITE"),
+        (
+            "epoll_ctl",
+            errno.EINVAL,
+            "fd_file(fdget(fd)) == fd_file(fdget(epfd))",
+            "cannot watch itself",
+        ),
+        ("epoll_ctl", errno.EINVAL, "f.file == tf.file", "cannot watch itself"),
+        ("tee", errno.EINVAL, "get_pipe_info(in, 1) == get_pipe_info(out, 1)", "the same pipe"),
+        (
+            "sched_setattr",
+            errno.EINVAL,
+            "(attr->sched_priority != 0) != (attr->sched_policy >= 1 && attr->sched_policy <= 2)",
+            "SCHED_FIFO and SCHED_RR need",
+        ),
+        ("madvise", errno.EINVAL, "find_vma_prev()->vm_file == NULL", "no mapping of a file"),
+        ("rseq", errno.EINVAL, "rseq != current->rseq", "C library"),
+        ("ptrace", errno.EPERM, "current->signal == task->signal", "cannot trace itself"),
         ("ioctl", errno.EINVAL, "(ctx->features & 0x80000000) == 0", "UFFDIO_API"),
     ],
 )

@@ -100,6 +100,13 @@ from retsnoop_py.cause.own_words import meaning_of_status, own_decision, statuse
         ("Error: in prepare, no such column: b", "no column b", ".schema"),
         ("mkfs.ext4: Filesystem too small for a journal", "too small", "lsblk"),
         ("event syntax error: 'nosuch:event'", "the event nosuch:event", "perf list"),
+        ("error: pathspec 'x' did not match any file(s) known to git", "no branch, tag", "fetch"),
+        (
+            "Expecting property name enclosed in double quotes: line 1 column 9 (char 8)",
+            "not valid JSON",
+            "comma",
+        ),
+        ("curl: (28) Connection timed out after 5001 milliseconds", "did not answer", "curl -v"),
     ],
 )
 def test_what_programs_for_developers_and_admins_find(line: str, words: str, advice: str) -> None:
@@ -122,6 +129,14 @@ def test_an_exception_names_the_line_of_own_code() -> None:
     assert found is not None
     assert found.text == "The Python code raised KeyError in line 3 of /srv/app.py: 'HOME2'."
     assert found.advice == ()
+
+
+def test_a_missing_key_of_the_environment_is_a_variable() -> None:
+    inside = '  File "<frozen os>", line 679, in __getitem__\n'
+    found = own_decision(written(f"{_TRACEBACK}{inside}KeyError: 'HOME2'"))
+    assert found is not None
+    assert found.text.startswith("The environment variable HOME2 is not set. Line 3 of /srv/app.py")
+    assert found.advice == ("set it first: NAME=VALUE COMMAND",)
 
 
 def test_an_exception_with_a_rule_names_the_line_too() -> None:

@@ -116,6 +116,20 @@ CASE long parted(unsigned long first, unsigned long second, unsigned long flags)
 	return other(first);
 }
 
+/* nobody knows if the kernel was ready, but it does not fail with EINVAL if it was not */
+int is_ready = 1;
+
+CASE long needs_the_kernel(unsigned long size, int flags)
+{
+	if (!is_ready)
+		return -95;
+	if (flags)
+		return flags == 3 ? -EINVAL : other(flags);
+	if (size < 8)
+		return -EINVAL;
+	return other((long)size);
+}
+
 /* the first test has no expression in C: nobody knows what the pointer in memory points to */
 CASE long half_named(void **memory, unsigned long flags)
 {

@@ -185,6 +185,29 @@ def test_earlier_tests_without_an_expression_are_counted(built: Built, tmp_path:
 
 
 @pytest.mark.parametrize(
+    ("given", "texts"),
+    [
+        ((4, 0), ("size <= 7", "size < 8")),
+        ((16, 3), ("flags == 3",)),
+        # the function other() may have failed, or not
+        ((16, 0), None),
+    ],
+)
+def test_a_test_of_memory_that_leads_to_another_error_leaves_one_way(
+    built: Built, given: tuple[int, int], texts: tuple[str, ...] | None, tmp_path: Path
+) -> None:
+    paths = typed_paths(built, "needs_the_kernel", tmp_path)
+    known = (Argument(given[0], 8), Argument(given[1], 4))
+    found = paths.deduced(dict(zip(built.machine.arguments, known, strict=False)), -22)
+    if texts is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert found[0].condition is not None
+        assert found[0].condition.text.rpartition(" && ")[2] in texts
+
+
+@pytest.mark.parametrize(
     ("given", "texts", "values"),
     [
         ((1, 1, 4), ("(flags & 1) == 0", "(~flags & 1) != 0"), {"flags": 4}),
