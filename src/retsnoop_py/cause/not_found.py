@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from retsnoop_py.caller_environment import path_of_caller
 from retsnoop_py.cause import files
+from retsnoop_py.cause.events import SystemCall
 from retsnoop_py.cause.operation import object_of, opens_to_create, path_of, show
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.cause.shell import shell_path, shell_word
@@ -65,10 +66,14 @@ def searched(scene: Scene) -> Reason | None:
     name = PurePath(object_of(call)).name
     if not name:
         return None
+    calls = [one for one in scene.witnessed.calls if one.pid == call.pid]
+    if not call.name.startswith("execve") and ".so" not in name:
+        # other programs look for files of a name for other reasons as well
+        calls = _last_search(calls, name)
     folders: dict[str, None] = {}
-    for one in scene.witnessed.calls:
+    for one in calls:
         path = path_of(one)
-        if one.pid == call.pid and one.error == call.error and path:
+        if one.error == call.error and path:
             folder, last = os.path.split(path)
             if last == name:
                 folders[folder] = None
@@ -91,6 +96,18 @@ def searched(scene: Scene) -> Reason | None:
     if call.name.startswith("execve") and " " in name:
         return _words_as_one(name)
     return replace(not_in_folders(name, there[:_MOST_FOLDERS]), is_seen_later=False)
+
+
+def _last_search(calls: Sequence[SystemCall], name: str) -> list[SystemCall]:
+    """Return the last failed calls for a name, without a failure of another name between them."""
+    found: list[SystemCall] = []
+    for one in reversed(calls):
+        path = path_of(one)
+        if path and os.path.basename(path) == name:
+            found.insert(0, one)
+        elif found:
+            break
+    return found
 
 
 def _words_as_one(name: str) -> Reason:

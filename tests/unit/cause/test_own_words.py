@@ -109,6 +109,7 @@ from retsnoop_py.cause.own_words import meaning_of_status, own_decision, statuse
         ("objdump: f: file format not recognized", "f is no object file", "file NAME"),
         ("readelf: Error: f: Failed to read file's magic number", "format ELF", "file NAME"),
         ("readelf: Error: Not an ELF file - it has the wrong magic bytes", "format ELF", "file"),
+        ("patch: **** malformed patch at line 7: x", "not a whole patch", "diff -u"),
         ("base64: invalid input", "the encoding of base64", "base64 -di"),
         ("curl: (28) Connection timed out after 5001 milliseconds", "did not answer", "curl -v"),
     ],

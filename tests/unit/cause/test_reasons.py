@@ -118,6 +118,22 @@ def test_the_same_name_in_many_folders_is_a_search() -> None:
     assert not found.is_seen_later
 
 
+def test_files_of_a_name_between_other_files_are_no_search(tmp_path: Path) -> None:
+    """npm reads the package.json of each of its own packages, and then that of the user."""
+    paths = (
+        "/bin/package.json",
+        "/usr/bin/package.json",
+        "/nosuch/other",
+        f"{tmp_path}/package.json",
+    )
+    tried = [call("openat", errno.ENOENT, (1, path)) for path in paths]
+    found = reason(tried[-1], *tried[:-1])
+    assert found.text.startswith(f"{tmp_path}/package.json does not exist.")
+    programs = [call("execve", errno.ENOENT, (1, path)) for path in paths]
+    found = reason(programs[-1], *programs[:-1])
+    assert found.text == f"package.json is in none of the folders /bin, /usr/bin, {tmp_path}."
+
+
 def test_a_library_that_is_nowhere() -> None:
     tried = [
         call("openat", errno.ENOENT, (1, f"{folder}/libx.so.1"))
