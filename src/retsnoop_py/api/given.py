@@ -184,10 +184,17 @@ class _Search:
                 value, sought = value.source, replace(sought, is_read=True)
         if not isinstance(value, Own) or value.add:
             return None
+        loads, argument = list(value.loads), value.argument
         if level == 1:
-            is_register = value.argument == 0 and len(value.loads) == 1
-            return replace(sought, argument=value.loads[0]) if is_register else None
-        return None if value.loads else replace(sought, argument=value.argument)
+            if argument or not loads:
+                return None
+            argument = loads.pop(0)
+        if loads:
+            # memory behind an argument: of the user, or the search does not reach the system call
+            if sought.is_read or sought.members or len(loads) > 1:
+                return None
+            sought = replace(sought, is_read=True)
+        return replace(sought, argument=argument)
 
     def _passed(
         self, level: int, sought: _Sought, parameter: str

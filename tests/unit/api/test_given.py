@@ -42,15 +42,35 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return Built(machine, binary)
 
 
-def stack_of(built: Built) -> list[to.StackEntry]:
-    """The kernel's stack when the innermost function of :data:`CHAIN` has returned an error."""
+#: The recorded arguments of functions: addresses, and one in a struct of only a pointer.
+RECORDED = {
+    "reads": (
+        to.Argument("user", "&7", 7, "const int *"),
+        to.Argument("at", "{.user=0x5000}", {"user": "0x5000"}, "sockptr_t"),
+    ),
+    "takes": (
+        to.Argument("number", "7", 7, "int"),
+        to.Argument("at", "0x5000", "0x5000", "void *"),
+    ),
+}
+
+
+def stack_of(
+    built: Built, chain: tuple[str, ...] = CHAIN, frameless: tuple[str, ...] = ()
+) -> list[to.StackEntry]:
+    """The kernel's stack when the innermost function of ``chain`` has returned an error.
+
+    The stack lacks the frames of the functions ``frameless``, as if they had jumped.
+    """
     names = {start: symbol for symbol, (start, _) in built.symbols.items()}
     rows = []
-    for seq, (name, callee) in enumerate(zip(CHAIN, (*CHAIN[1:], ""), strict=True), 1):
+    for seq, (name, callee) in enumerate(zip(chain, (*chain[1:], ""), strict=True), 1):
         insns = [one for block in graph_of(built, name).blocks for one in block.insns]
         ends = [one.end for one in insns if one.flow is Flow.CALL and names[one.target] == callee]
         frame = to.Frame(hex(ends[0]), name) if ends else None
-        rows.append(to.StackEntry(to.Call(to.Func(name, "0x1"), seq, EINVAL, 1), frame))
+        recorded = RECORDED.get(name)
+        call = to.Call(to.Func(name, "0x1"), seq, EINVAL, 1, arguments=recorded)
+        rows.append(to.StackEntry(call, None if name in frameless else frame))
     return rows
 
 
@@ -60,9 +80,11 @@ def asked(
     function: str,
     *names: str,
     without: str | None = None,
+    chain: tuple[str, ...] = CHAIN,
+    frameless: tuple[str, ...] = (),
 ) -> Any:
     """The answer for operands ``names`` in ``function``; without the code of ``without``."""
-    stack = stack_of(built)
+    stack = stack_of(built, chain, frameless)
     btf = types_of(test_passed.SOURCE, built.binary.parent)
     facts: Any = SimpleNamespace(btf=btf, root=Path("/nowhere"), machine="x86_64")
     symbols = {start: symbol for symbol, (start, _) in built.symbols.items()}
@@ -105,6 +127,36 @@ def test_an_operand_is_followed_over_each_call(
         GivenOperand("user->next", 2, "uattr", member=True),
         GivenOperand("size", 3, "size"),
     )
+
+
+def test_a_number_that_the_kernel_reads_without_a_call_is_data_of_the_argument(
+    built: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = ("__x64_sys_read", "reads", "takes")
+    found = asked(built, monkeypatch, "takes", "number", "at", chain=chain)
+    assert found == (
+        GivenOperand("number", 2, "uattr", member=True),
+        GivenOperand("at", 3, "size"),
+    )
+
+
+def test_a_function_that_is_jumped_to_has_arguments_too(
+    built: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = graph_of(built, "__x64_sys_jump")
+    assert not [one for block in graph.blocks for one in block.insns if one.flow is Flow.CALL]
+    found = asked(built, monkeypatch, "takes", "number", "at", chain=("__x64_sys_jump", "takes"))
+    assert found == (GivenOperand("number", 1, "flags"), GivenOperand("at", 3, "size"))
+
+
+def test_the_same_recorded_address_is_the_same_argument(
+    built: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = ("__x64_sys_read", "reads", "takes")
+    found = asked(
+        built, monkeypatch, "takes", "*at", "at", "number", chain=chain, frameless=("reads",)
+    )
+    assert found == (GivenOperand("*at", 3, "size", member=True),)
 
 
 def test_in_its_own_function_the_operand_has_the_name(
