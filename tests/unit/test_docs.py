@@ -290,3 +290,16 @@ def test_every_reason_of_the_verifier_is_in_its_page() -> None:
     for row in re.findall(r"^\| (`.*?`) \|", table, re.MULTILINE):
         for name in re.findall(r"`([^`]+)`", row):
             assert f'"{name}"' in code, name
+
+
+def test_each_test_that_a_page_names_exists() -> None:
+    named = {
+        one for page in PAGES for one in _spans(page.read_text()) if re.fullmatch(r"test_\w+", one)
+    }
+    tests = {
+        name
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"def (test_\w+)", file.read_text())
+    }
+    assert len(named) > 100
+    assert not named - tests
