@@ -203,6 +203,11 @@ class _Search:
         caller, callee = self._levels[level - 1], self._levels[level]
         found = {self._passed_at(one, level, sought, parameter) for one in self._calls(level)}
         value = found.pop() if len(found) == 1 else None
+        if isinstance(value, Own) and not value.loads:
+            # a function that is not on the stack may be between them
+            got = self._pointers(callee).get(sought.argument)
+            had = self._pointers(caller).get(value.argument)
+            value = value if None in (got, had) or got == had else None
         return value or self._same_pointer(caller, callee, sought)
 
     def _calls(self, level: int) -> list[Insn]:

@@ -140,6 +140,18 @@ def test_a_number_that_the_kernel_reads_without_a_call_is_data_of_the_argument(
     )
 
 
+def test_another_recorded_address_is_another_argument(
+    built: Built, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A function that is not on the stack, between the two, may have passed another one."""
+    chain = ("__x64_sys_read", "reads", "takes")
+    expected = (GivenOperand("*at", 3, "size", member=True),)
+    assert asked(built, monkeypatch, "takes", "*at", chain=chain) == expected
+    other = to.Argument("at", "{.user=0x6000}", {"user": "0x6000"}, "sockptr_t")
+    monkeypatch.setitem(RECORDED, "reads", (RECORDED["reads"][0], other))
+    assert asked(built, monkeypatch, "takes", "*at", chain=chain) == ()
+
+
 def test_a_function_that_is_jumped_to_has_arguments_too(
     built: Built, monkeypatch: pytest.MonkeyPatch
 ) -> None:
