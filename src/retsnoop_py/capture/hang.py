@@ -28,7 +28,8 @@ __all__ = ["TIMED_OUT", "HangWatch", "end_late"]
 #: The exit status of a command that was ended by a time limit, as with timeout(1).
 TIMED_OUT = 124
 _EVERY_S = 1.0
-#: The analysis may use 1/_SHARE of the time.
+#: The analysis may use 1/_SHARE of the time; half of it for calls that a thread waits in at two
+#: checks and that were not analysed.
 _SHARE = 10
 
 
@@ -52,8 +53,10 @@ class HangWatch:
         self.timed_out = False
         self._machine = machine
         self._next = time.monotonic() + _EVERY_S
-        self._next_reading = 0.0
+        self._next_reading = self._next_new = 0.0
+        #: The calls that were analysed, and those of the last check.
         self._calls: tuple[tuple[object, ...], ...] = ()
+        self._seen: tuple[tuple[object, ...], ...] = ()
 
     def is_due(self) -> bool:
         """Return True if a second has passed since the last check."""
@@ -68,11 +71,15 @@ class HangWatch:
         calls = tuple(_call(one) for one in threads)
         self.timed_out = at_end and bool(threads)
         # without threads, keep the last result: Ctrl-C on a terminal ends them just before us
-        if threads and (at_end or (calls != self._calls and started >= self._next_reading)):
+        is_new = bool({*calls}.intersection(self._seen).difference(self._calls))
+        is_time = started >= (self._next_new if is_new else self._next_reading)
+        self._seen = calls
+        if threads and (at_end or (calls != self._calls and is_time)):
             self.waits = waits_of(threads)
             self._calls = calls
             now = time.monotonic()
             self._next_reading = now + _SHARE * (now - started)
+            self._next_new = now + (now - started)
         elif threads and calls == self._calls:
             self.waits = _seen_again(self.waits, threads)
         self._next = time.monotonic() + _EVERY_S
