@@ -17,7 +17,7 @@ from retsnoop_py.cause.operation import descriptor
 from retsnoop_py.cause.reason import Reason, Scene
 from retsnoop_py.value import Value, replace
 
-__all__ = ["other_file", "rejected_value"]
+__all__ = ["is_of_caller_alone", "other_file", "rejected_value"]
 
 _NAME = r"\*?[A-Za-z_]\w*(?:(?:->|\.)\w+|\[\w+\])*"
 _NUMBER = r"-?(?:0x[0-9a-f]+|\d+)"
@@ -157,6 +157,12 @@ def rejected_value(scene: Scene) -> Reason | None:
     if not flags and not any(one.advice for one in told):
         return None
     return _joined(scene, tuple(flags.values()), told, is_whole=is_whole)
+
+
+def is_of_caller_alone(scene: Scene) -> bool:
+    """Return whether all values that the condition compared are known as those of the caller."""
+    names = [re.sub(r"^~| & \S+$", "", name) for name, _ in scene.values]
+    return bool(names) and not scene.untold and scene.given.issuperset(names)
 
 
 def _cases(tests: Sequence[str]) -> list[str]:

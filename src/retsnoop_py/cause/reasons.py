@@ -78,7 +78,18 @@ def reason_of_start(path: str, error: int, uid: int, gid: int) -> Reason | None:
 
 
 def reason_of(scene: Scene) -> Reason | None:
-    """Return the first reason of the table that applies."""
+    """Return the first reason of the table that applies.
+
+    Values of the command that the kernel rejected count more than what was found out afterwards.
+    """
+    found = _first(scene)
+    if found is None or not (found.is_seen_later or found.is_inferred):
+        return found
+    rejected = conditions.rejected_value(scene) if conditions.is_of_caller_alone(scene) else None
+    return found if rejected is None or rejected.is_inferred else rejected
+
+
+def _first(scene: Scene) -> Reason | None:
     error = errno_name(scene.call.error)
     for errors, calls, find in _TABLE:
         if (error in errors or errors == ("*",)) and any(

@@ -164,6 +164,8 @@ class Btf:
         self._room = 4 * sum(len(blob.strings) for blob in self.blobs) + (64 << 10)
         self._declarators: dict[int, tuple[str, str]] = {}
         self._results: dict[int, ResultType] = {}
+        #: Ids by name and kinds: a search reads all types.
+        self._found: dict[tuple[str, tuple[Kind, ...]], int | None] = {}
 
     # -- types by id --
 
@@ -325,10 +327,13 @@ class Btf:
 
     def find(self, name: str, *kinds: Kind) -> int | None:
         """Return the id of the first type with this name and these kinds, here or in the base."""
-        found = self.find_all([name], *kinds).get(name)
-        if found is None and self.base is not None:
-            return self.base.find(name, *kinds)
-        return found
+        key = name, kinds
+        if key not in self._found:
+            found = self.find_all([name], *kinds).get(name)
+            if found is None and self.base is not None:
+                found = self.base.find(name, *kinds)
+            self._found[key] = found
+        return self._found[key]
 
     def functions(self, names: Iterable[str]) -> dict[str, int]:
         """Return the ids of the functions with these names."""

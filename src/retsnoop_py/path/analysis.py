@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.errors import DataError, UnavailableError
@@ -57,6 +57,7 @@ def read_paths(
 
     first = {symbols.address_of(name): name for name in machine.first_names}
 
+    @cache
     def name_of(address: int) -> str | None:
         if address in first:
             return first[address]

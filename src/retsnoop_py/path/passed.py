@@ -7,7 +7,9 @@ that may have set the register of an argument must have copied the same value th
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterator
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from retsnoop_py.path.blocks import Graph
@@ -24,6 +26,12 @@ _MAX_PLACES = 2000
 #: Depth of pointers that are followed.
 _MAX_LOADS = 3
 _MOVES = ("mov", "movsx", "movzx")
+#: How often an address of a local variable is copied from register to register.
+_MOST_COPIES = 3
+#: How many blocks and copies are followed from the use of such an address back to where it was set.
+_MOST_FOLLOWED = 12
+#: A register that may point to more places may point to any place above the lowest one.
+_MOST_ADDRESSES = 8
 #: The bits of a number that are compared: it may be an int.
 _INT = 0xFFFFFFFF
 
@@ -125,8 +133,9 @@ class _Search:
     def __init__(self, graph: Graph, callees: Callees) -> None:
         self._graph = graph
         self._callees = callees
-        #: By address of a call or a string instruction: the parts of the stack that it may change.
-        self._changed: dict[int, tuple[tuple[int, int], ...]] = {}
+        #: By block: the steps that change each register, and those that change the stack.
+        self._registers: dict[int, dict[str, list[int]]] = {}
+        self._stack: dict[int, list[tuple[int, int, int]]] = {}
         self._steps = [
             [step for one in block.insns for step in one.steps] for block in graph.blocks
         ]
@@ -134,8 +143,6 @@ class _Search:
         #: of the frame pointer.
         self._frames = self._found_frames()
         self._left = _MAX_PLACES
-        #: True while an address is searched: only in registers.
-        self._is_address = False
 
     def argument_of(self, call: Insn, number: int, value: int | None = None) -> Value:
         """Return the value of an argument at a call, which passed ``value`` if that is known."""
@@ -194,8 +201,6 @@ class _Search:
             index, before, place = waiting.pop()
             if index not in self._frames:
                 continue  # no path from the entry leads here
-            if self._is_address and isinstance(place, Local):
-                return None
             number = self._last_change(index, before, place)
             following: list[_Place] = []
             if number is not None:
@@ -222,55 +227,130 @@ class _Search:
 
     def _last_change(self, block: int, at: int, place: str | Local) -> int | None:
         """Return the last step before ``at`` in a block that changes ``place``, or None."""
-        steps = self._steps[block]
-        for number in range(min(at, len(steps)) - 1, -1, -1):
-            if self._changes(block, number, place):
+        if isinstance(place, str):
+            steps = self._registers_in(block).get(place, ())
+            number = bisect_left(steps, at)
+            return steps[number - 1] if number else None
+        for number, low, high in reversed(self._stack_in(block)):
+            if number < at and low <= place.offset < high:
                 return number
         return None
 
-    def _changes(self, block: int, number: int, place: str | Local) -> bool:
-        machine, step = self._graph.machine, self._steps[block][number]
-        if isinstance(place, str):
-            if step.flow is not Flow.CALL:
-                return place in step.writes
-            read = self._user_read(step)
-            return place in (read or machine.clobbered)
-        if any(low <= place.offset < high for low, high in self._changed_by(block, number)):
-            return True
-        return self._stored(block, number) == place
+    def _registers_in(self, block: int) -> dict[str, list[int]]:
+        """Return the steps of a block that change each register."""
+        if block not in self._registers:
+            found = self._registers[block] = {}
+            for number, step in enumerate(self._steps[block]):
+                is_call = step.flow is Flow.CALL
+                read = self._user_read(step) if is_call else None
+                for register in (read or self._graph.machine.clobbered) if is_call else step.writes:
+                    found.setdefault(register, []).append(number)
+        return self._registers[block]
 
-    def _changed_by(self, block: int, number: int) -> tuple[tuple[int, int], ...]:
-        """Return the parts of the stack that a call or a string instruction may change."""
-        step = self._steps[block][number]
-        if step.flow is not Flow.CALL and not step.text.startswith("rep "):
-            return ()
-        if step.address not in self._changed:
-            self._changed[step.address] = tuple(self._given_away(block, number))
-        return self._changed[step.address]
+    def _stack_in(self, block: int) -> list[tuple[int, int, int]]:
+        """Return the steps of a block that change the stack, each with begin and end."""
+        if block not in self._stack:
+            found = self._stack[block] = []
+            for number, step in enumerate(self._steps[block]):
+                if step.flow is Flow.CALL or step.text.startswith("rep "):
+                    found.extend((number, *part) for part in self._given_away(block, number))
+                elif (stored := self._stored(block, number)) is not None:
+                    found.append((number, stored.offset, stored.offset + 1))
+        return self._stack[block]
 
     def _given_away(self, block: int, number: int) -> Iterator[tuple[int, int]]:
+        """Yield the parts of the stack that a call or a string instruction may change."""
         step = self._steps[block][number]
         is_call = step.flow is Flow.CALL
         name = self._callees.name_of(step.target) if is_call and step.target else None
         registers = self._graph.machine.arguments if is_call else ("rdi",)
+        copied = user_copy(name)
         for argument, register in enumerate(registers):
-            address = self._in_register(block, number, register)
-            if isinstance(address, Local):
-                size = self._callees.size_behind(name, argument) if name else 0
-                copied = user_copy(name)
-                if copied is not None and copied[0] == argument:
-                    length = self._in_register(block, number, registers[3 - sum(copied)])
-                    size = length if isinstance(length, int) else 0
-                yield address.offset, address.offset + (size or LOCAL_BYTES)
+            addresses = self._addresses_in(block, number, register)
+            if len(addresses) > _MOST_ADDRESSES:
+                yield min(addresses), _END
+                continue
+            if not addresses:
+                continue
+            size = self._callees.size_behind(name, argument) if name else 0
+            if copied is not None and copied[0] == argument:
+                length = self._set_in_block(block, number, registers[3 - sum(copied)])
+                size = (_constant_of(length) if length is not None else 0) or 0
+            for address in addresses:
+                yield address, address + (size or LOCAL_BYTES)
 
-    def _in_register(self, block: int, number: int, register: str) -> Value:
-        """Return the value of a register before a step if it was never on the stack."""
-        kept = self._left, self._is_address
-        self._left, self._is_address = _MAX_PLACES, True
-        try:
-            return self._value(block, number, register, 0)
-        finally:
-            self._left, self._is_address = kept
+    def _addresses_in(self, block: int, number: int, register: str) -> set[int]:
+        """Return the places on the stack that a register may point to before a step.
+
+        Where several blocks come before, all steps of the function count.
+        """
+        at, followed = number, 0
+        while followed < _MOST_FOLLOWED:
+            followed += 1
+            found = self._number_in_block(block, at, register)
+            if found is None:
+                before = self._graph.before[block]
+                if block == self._graph.entry or len(before) != 1:
+                    break
+                block, at = before[0], _END
+                continue
+            step, at = self._steps[block][found], found
+            sum_ = _sum_of(step)
+            base, add = sum_ if sum_ is not None else ("", 0)
+            source = step.operands[-1] if step.operands else None
+            if sum_ is None and step.op == "mov" and isinstance(source, Reg):
+                base = source.name
+            if not base:
+                return set()
+            pointed = self._pointed(block, found, base, add)
+            if pointed is not None:
+                return {pointed.offset}
+            if add:
+                return {one + add for one in self._addresses.get(base, ())}
+            register = base
+        is_param = block == self._graph.entry and not self._graph.before[block]
+        return set() if is_param else self._addresses.get(register, set())
+
+    def _number_in_block(self, block: int, at: int, register: str) -> int | None:
+        """Return the last step before ``at`` in a block that writes a register, or None."""
+        steps = self._steps[block]
+        for number in range(min(at, len(steps)) - 1, -1, -1):
+            step = steps[number]
+            is_call = step.flow is Flow.CALL
+            if register in (self._graph.machine.clobbered if is_call else step.writes):
+                return number
+        return None
+
+    def _set_in_block(self, block: int, at: int, register: str) -> Insn | None:
+        number = self._number_in_block(block, at, register)
+        step = self._steps[block][number] if number is not None else None
+        return step if step is not None and step.operands and step.flow is Flow.NEXT else None
+
+    @cached_property
+    def _addresses(self) -> dict[str, set[int]]:
+        """Return the places on the stack that each register points to anywhere in the function."""
+        found: dict[str, set[int]] = {}
+        copies: list[tuple[str, str, int]] = []
+        for block in self._frames:
+            for number, step in enumerate(self._steps[block]):
+                target = step.operands[0] if step.operands else None
+                if not isinstance(target, Reg) or step.flow is not Flow.NEXT:
+                    continue
+                source = step.operands[-1]
+                is_copy = step.op == "mov" and isinstance(source, Reg)
+                sum_ = (source.name, 0) if is_copy and isinstance(source, Reg) else _sum_of(step)
+                if sum_ is None:
+                    continue
+                pointed = self._pointed(block, number, *sum_)
+                if pointed is not None:
+                    found.setdefault(target.name, set()).add(pointed.offset)
+                else:
+                    copies.append((target.name, *sum_))
+        for _ in range(_MOST_COPIES):
+            for target_name, base, add in copies:
+                for one in tuple(found.get(base, ())) if target_name != base else ():
+                    found.setdefault(target_name, set()).add(one + add)
+        return found
 
     def _user_read(self, step: Insn) -> tuple[str, str] | None:
         """Return the registers of value and address if a call reads a number of the user."""
@@ -328,7 +408,7 @@ class _Search:
             source = self._value(block, number, read[1], loads + 1)
         elif copied is not None and isinstance(place, Local):
             registers = self._graph.machine.arguments
-            if self._in_register(block, number, registers[copied[0]]) == place:
+            if self._addresses_in(block, number, registers[copied[0]]) == {place.offset}:
                 source = self._value(block, number, registers[copied[1]], loads + 1)
         return FromUser(source) if isinstance(source, Own) else None
 

@@ -567,3 +567,20 @@ def test_a_case_of_a_switch_is_not_the_only_accepted_value() -> None:
     found = rejected_value(replace(scene, untold=2))
     assert found is not None
     assert found.is_inferred
+
+
+def test_a_rejected_value_of_the_caller_counts_more_than_a_look_afterwards() -> None:
+    """There is no message queue 0, but the kernel tested the type of the message before."""
+    call = failed("msgsnd", errno.EINVAL, arguments=(0, 0x7000, 8, 0, 0, 0))
+    values = (("mtype", 0),)
+    scene = Scene(call, Witnessed((call,)), Identity(0, 0), (), (), "mtype <= 0", values)
+    found = reason_of(scene)
+    assert found is not None
+    assert "no message queue" in found.text
+    found = reason_of(replace(scene, given=frozenset(("mtype",))))
+    assert found is not None
+    assert found.text == "mtype is 0. The value must be at least 1 here."
+    beside = (*values, ("ns->msg_ctlmax", 3))
+    found = reason_of(replace(scene, given=frozenset(("mtype",)), values=beside))
+    assert found is not None
+    assert "no message queue" in found.text
