@@ -14,6 +14,7 @@ from tests.live.support import call_of_rmdir, system_call
 from retsnoop_py.vm.machine import Machine
 
 
+@pytest.mark.slow
 @pytest.mark.oldest_and_newest
 def test_a_block_detaches_whatever_ends_it(machine: Machine) -> None:
     done = machine.run([sys.executable, "-m", "tests.live.programs.api"], timeout=240)

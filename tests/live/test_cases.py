@@ -211,6 +211,7 @@ def test_one_run_finds_the_call_and_the_reason(name: str, ready: Machine) -> Non
     assert call["certainty"] == "unknown", "one run follows no function"
 
 
+@pytest.mark.slow
 @pytest.mark.only_on("6.12")
 def test_a_request_of_io_uring_fails_and_no_system_call(ready: Machine) -> None:
     program = str(compiled(ready, "ring_open"))
@@ -218,6 +219,7 @@ def test_a_request_of_io_uring_fails_and_no_system_call(ready: Machine) -> None:
     assert "a completion of io_uring returned it" in call["unknown"]
 
 
+@pytest.mark.slow
 @pytest.mark.only_on("6.12")
 def test_a_process_that_runs_on_is_named(ready: Machine) -> None:
     result = trace(

@@ -132,12 +132,16 @@ def test_the_same_of_commands_that_write_german(first: Machine, command: str) ->
 @pytest.mark.only_on("5.10")
 @pytest.mark.parametrize(
     "command",
-    [pytest.param("touch ro/x", marks=pytest.mark.slow), "python3 -m http.server 8765"],
+    [
+        pytest.param(command, marks=pytest.mark.slow)
+        for command in ("touch ro/x", "python3 -m http.server 8765")
+    ],
 )
 def test_the_same_where_nothing_hooks_all_functions(first: Machine, command: str) -> None:
     assert_answered(first, command, LC_ALL="C.UTF-8")
 
 
+@pytest.mark.slow
 @pytest.mark.only_on("6.12")
 def test_a_command_that_does_not_run_at_all(first: Machine) -> None:
     for command, told in (

@@ -31,6 +31,7 @@ def processes(text: str) -> set[str]:
     return set(re.findall(r" TID/PID \S+ \([^/]*/([^)]*)\):$", text, re.MULTILINE))
 
 
+@pytest.mark.slow
 def test_the_tool_does_not_trace_itself(machine: Machine) -> None:
     """Each write of a stack would be a call to print another stack of."""
     options = ("-e", "vfs_write", "-S", "--for", "2s")

@@ -66,6 +66,7 @@ def test_each_of_a_thousand_calls_under_load_is_told(machine: Machine) -> None:
     assert_back_to(before, machine, patience=120)
 
 
+@pytest.mark.slow
 def test_of_many_threads_in_followed_calls_each_is_told_or_counted(machine: Machine) -> None:
     """They sleep in them at the same time; some have no room, where there are 512 others."""
     sleepers = str(compiled(machine, "sleepers"))

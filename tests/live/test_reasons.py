@@ -514,7 +514,7 @@ def prepared(machine: Machine) -> Machine:
 #: The rows of ``make test``: one row for each method to find a reason. A single row takes 8 s.
 QUICK = (
     *("rlimit nofile", "capability", "file of a descriptor", "netlink"),
-    *("error of a connection", "lsm landlock", "netfilter rule", "busy mount"),
+    *("lsm landlock", "busy mount"),
 )
 
 

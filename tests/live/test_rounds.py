@@ -55,6 +55,7 @@ def test_rounds_under_load_leave_a_clean_kernel_log(mechanism: Mechanism, machin
     run_rounds(machine, rounds, mechanism, FEW if mechanism in SLOW else MANY)
 
 
+@pytest.mark.slow
 @pytest.mark.oldest_and_newest
 def test_rounds_of_following_blocks_leave_a_clean_kernel_log(machine: Machine) -> None:
     """`make soak` runs a thousand rounds."""

@@ -38,6 +38,7 @@ def test_the_command_runs_as_the_user_and_is_traced(machine: Machine) -> None:
     assert [errno_of(session) for session in sessions] == [errno.EPERM]
 
 
+@pytest.mark.slow
 def test_on_a_terminal_the_command_has_another_one_and_why_explains_it(machine: Machine) -> None:
     script = "tty; echo $SECRET_TOKEN-; cat /etc/shadow"
     line = shlex.join([TOOL, "why", "--reruns", "1", "--user", NAME, "--", "sh", "-c", script])

@@ -81,7 +81,12 @@ def shell(request: pytest.FixtureRequest, parked: str) -> Iterator[Terminal]:
 
 
 @pytest.mark.one_kernel
-@pytest.mark.parametrize("shell", [["shell"], ["run"]], indirect=True, ids=["shell", "run"])
+@pytest.mark.parametrize(
+    "shell",
+    [["shell"], pytest.param(["run"], marks=pytest.mark.slow)],
+    indirect=True,
+    ids=["shell", "run"],
+)
 def test_a_shell_in_a_guest_is_used_like_any_other(shell: Terminal, tmp_path: Path) -> None:
     shell.type("tty; stty size; echo $((40 + 2)) up\n")
     shell.wait_for(r"/dev/pts/\d+\r\n24 80\r\n42 up\r\n")
@@ -113,6 +118,7 @@ def test_sigterm_ends_the_shell_and_puts_the_terminal_back(shell: Terminal) -> N
     assert shell.ended() == 128 + signal.SIGTERM
 
 
+@pytest.mark.slow
 @pytest.mark.one_kernel
 def test_ctrl_bracket_twice_ends_a_guest(shell: Terminal) -> None:
     shell.type("\x1d\x1d")
