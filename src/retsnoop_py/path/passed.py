@@ -284,13 +284,15 @@ class _Search:
 
         Where several blocks come before, all steps of the function count.
         """
-        at, followed = number, 0
-        while followed < _MOST_FOLLOWED:
-            followed += 1
+        at = number
+        for _ in range(_MOST_FOLLOWED):
             found = self._number_in_block(block, at, register)
             if found is None:
                 before = self._graph.before[block]
-                if block == self._graph.entry or len(before) != 1:
+                if block == self._graph.entry and not before:
+                    return set()  # an argument points to the caller's stack
+                is_joined = block == self._graph.entry or len(before) != 1
+                if is_joined or before[0] not in self._frames:
                     break
                 block, at = before[0], _END
                 continue
@@ -308,8 +310,7 @@ class _Search:
             if add:
                 return {one + add for one in self._addresses.get(base, ())}
             register = base
-        is_param = block == self._graph.entry and not self._graph.before[block]
-        return set() if is_param else self._addresses.get(register, set())
+        return self._addresses.get(register, set())
 
     def _number_in_block(self, block: int, at: int, register: str) -> int | None:
         """Return the last step before ``at`` in a block that writes a register, or None."""
