@@ -25,7 +25,7 @@ from retsnoop_py.path.members import STRUCTS, Members, members_at
 from retsnoop_py.path.origin import Decided
 from retsnoop_py.path.otherwise import with_nothing
 from retsnoop_py.path.per_cpu import Part, PerCpu
-from retsnoop_py.path.values import Flags, Node
+from retsnoop_py.path.values import USER, Flags, Node
 from retsnoop_py.path.variables import Held, ReadVariables, VariablePlaces
 from retsnoop_py.session.paths import OperandText
 
@@ -645,9 +645,11 @@ class Namer:
         if base is None:
             return None
         if not self._target(base):
-            # DWARF may have a name for this instruction
             is_void = node.args[0].kind == "param" and self._is_pointer(base)
-            return self._behind_void(base, node.value) if is_void else None
+            if not is_void:
+                return None  # DWARF may have a name for this instruction
+            named = self._variable(node) if node.name != USER else None
+            return named or self._behind_void(base, node.value)
         return self._behind(base, node.args[0], node.value, node.size)
 
     @staticmethod

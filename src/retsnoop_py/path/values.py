@@ -28,6 +28,7 @@ from retsnoop_py.path.insn import (
 
 __all__ = [
     "LOCAL_BYTES",
+    "USER",
     "Flags",
     "Moment",
     "Node",
@@ -39,6 +40,8 @@ __all__ = [
 ]
 
 _MASK = (1 << 64) - 1
+#: The name of a load that was copied from the user's memory.
+USER = "user"
 #: The assumed size in bytes of a local variable, if its address is passed to a function.
 LOCAL_BYTES = 512
 
@@ -51,7 +54,7 @@ class Node:
     - ``const``: the constant ``value``
     - ``param``: an argument; ``name`` is its register
     - ``load``: ``size`` bytes at ``args[0]`` + ``value``; without an argument, at an absolute
-      address; ``name`` is a segment
+      address; ``name`` is a segment, or :data:`USER`
     - ``call``: the result of the callee ``name``, None if its name is unknown
     - ``op``: the operation ``name`` on ``args``
     - ``stack``: the address at offset ``value`` from the stack pointer at the entry
@@ -260,7 +263,7 @@ class State:
         length, source = call.args[2 if numbers == (0, 1) else 1], call.args[numbers[1]]
         if length.kind != "const" or offset + size > length.value:
             return None
-        where = {"size": size, "memory": self.memory}
+        where = {"size": size, "name": USER, "memory": self.memory}
         return self.make("load", value=offset, args=(source,), **where)
 
     def leave(self, call: Node) -> None:
