@@ -456,4 +456,6 @@ def test_with_debug_information_it_is_the_line(
     assert told is not None, result.out
     assert told[1] == told[2]
     assert told[3] == f"the text of line {told[1]}"
-    assert any("map_create" in line and "kernel/bpf/syscall.c" in line for line in lines)
+    # the stack that 5.10 records has only the functions that failed and were followed
+    if series(machine) > (5, 10):
+        assert any("map_create" in line and "kernel/bpf/syscall.c" in line for line in lines)
