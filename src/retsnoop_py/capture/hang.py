@@ -28,8 +28,8 @@ __all__ = ["TIMED_OUT", "HangWatch", "end_late"]
 #: The exit status of a command that was ended by a time limit, as with timeout(1).
 TIMED_OUT = 124
 _EVERY_S = 1.0
-#: The analysis may use 1/_SHARE of the time; half of it for calls that a thread waits in at two
-#: checks and that were not analysed.
+#: The analysis may use 1/_SHARE of the time. For a call in which a thread waits at two checks, and
+#: which was not analysed, it may use half of the time.
 _SHARE = 10
 
 

@@ -183,7 +183,7 @@ def _case(scene: Scene, test: str, values: Mapping[str, int], *, is_last: bool) 
     if compared is None or not _is_of_caller(scene, compared[1], values):
         return None
     plain = _plain(compared[1])
-    text, advice = f"{plain} is {values[compared[1]]}.", f"change {plain}"
+    text, advice = f"{_begin(plain)} is {values[compared[1]]}.", f"change {plain}"
     return Reason("out-of-range", text, (advice,) if is_last else (), is_seen_later=False)
 
 
@@ -295,9 +295,9 @@ def _misaligned(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | 
     if is_flags or size < _LEAST or size & (size - 1) or not _is_of_caller(scene, name, values):
         return None
     value = values[name]
-    text = f"{plain} is not a multiple of {size}."
+    text = f"{_begin(plain)} is not a multiple of {size}."
     if value <= _READABLE:
-        text = f"{plain} is {value}, which is not a multiple of {size}."
+        text = f"{_begin(plain)} is {value}, which is not a multiple of {size}."
     change = f"change {plain} to a multiple of {size}"
     return Reason("out-of-range", text, (change,), is_seen_later=False)
 
@@ -311,7 +311,7 @@ def _outside(scene: Scene, test: str, values: Mapping[str, int]) -> Reason | _Ra
     plain, value = _plain(found[1]), values[found[1]]
     if range_ is not None:
         return _Range(plain, value, ((int(range_[2], 0), int(range_[3], 0)),), plain)
-    text = f"{plain} is {value}. The value must be a power of 2 here."
+    text = f"{_begin(plain)} is {value}. The value must be a power of 2 here."
     return Reason("out-of-range", text, (f"change {plain}",), is_seen_later=False)
 
 
@@ -336,19 +336,19 @@ def _compared(
         is_again = any(re.search(rf"(?<![\w*]){re.escape(name)}\b", one) for one in others)
         if others and not is_again and operator == "!=" and not limit:
             # with other tests: another value than 0 chose what the kernel does
-            text, change = f"{plain} is {value}.", f"set {plain} to 0"
+            text, change = f"{_begin(plain)} is {value}.", f"set {plain} to 0"
             return Reason("out-of-range", text, (change,), is_seen_later=False)
         accepted = _accepted(operator, limit) if operator != "!=" or not scene.is_case else ()
         return _Range(plain, value, accepted, plain)
     limit = values.get(other, _WORD)
     if operator == "==" and not 0 <= limit <= _READABLE and other in values:
-        text = f"{plain} and {_plain(other)} are the same address."
+        text = f"{_begin(plain)} and {_plain(other)} are the same address."
         change = f"change {plain} or {_plain(other)}"
     elif limit > _READABLE:
         return None
     else:
         words = f"{_RELATION[operator]} {_plain(other)}, which is {limit}"
-        text = f"{plain} is {value}, and {words}."
+        text = f"{_begin(plain)} is {value}, and {words}."
         change = f"change {plain}"
         if _is_of_caller(scene, other, values):
             change = f"{change} or {_plain(other)}"
@@ -377,6 +377,11 @@ def _plain(name: str) -> str:
     if name.startswith("*"):
         return f"the number at {name[1:]}"
     return re.split(r"->|\.", name)[-1]
+
+
+def _begin(plain: str) -> str:
+    """Return a name as the begin of a sentence. A name in C keeps its first letter."""
+    return f"The{plain[3:]}" if plain.startswith("the ") else plain
 
 
 def _accepted(operator: str, limit: int) -> tuple[tuple[int | None, int | None], ...]:
@@ -419,10 +424,9 @@ def _range_text(found: _Range) -> Reason:
         sentence = f"The value must not be {found.value} here."
     else:
         sentence = f"The value {words} here."
-    name = f"The{found.name[3:]}" if found.name.startswith("the ") else found.name
     is_one = len(points) == len(found.accepted) == 1
     change = f"set {found.variable} to {points[0]}" if is_one else f"change {found.variable}"
-    text = f"{name} is {found.value}. {sentence}"
+    text = f"{_begin(found.name)} is {found.value}. {sentence}"
     return Reason("out-of-range", text, (change,), is_seen_later=False)
 
 

@@ -8,6 +8,7 @@ decodes machine code and contains the other differences. A register has the name
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
@@ -26,6 +27,7 @@ __all__ = [
     "Names",
     "Operand",
     "Reg",
+    "user_copy",
 ]
 
 #: The symbol that begins at an address; None if the address is inside a symbol.
@@ -181,14 +183,18 @@ class Insn(NamedTuple):
         return self.address + self.size
 
 
+#: Functions that copy bytes of the user as they are: (to, from, size), or with ``struct`` (to, size
+#: of it, from, size).
+_USER_COPY = re.compile(r"_*(?:arch_|raw_|inline_)?copy_(struct_)?from_user")
+
+
 def user_copy(name: str | None) -> tuple[int, int] | None:
     """Return the numbers of the arguments to and from of a function that copies from the user.
 
-    Return None for another function.
+    Return None for another function: some of a similar name fill a struct with other members.
     """
-    if not name or "copy_" not in name or not name.partition(".")[0].endswith("from_user"):
-        return None
-    return (0, 2) if "struct" in name else (0, 1)
+    found = _USER_COPY.fullmatch(name.partition(".")[0]) if name else None
+    return None if found is None else (0, 2) if found[1] else (0, 1)
 
 
 class Machine(Value):

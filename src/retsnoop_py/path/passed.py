@@ -255,7 +255,8 @@ class _Search:
                 if step.flow is Flow.CALL or step.text.startswith("rep "):
                     found.extend((number, *part) for part in self._given_away(block, number))
                 elif (stored := self._stored(block, number)) is not None:
-                    found.append((number, stored.offset, stored.offset + 1))
+                    size = step.operands[0].size if step.op != "push" else self._graph.machine.word
+                    found.append((number, stored.offset, stored.offset + max(size, 1)))
         return self._stack[block]
 
     def _given_away(self, block: int, number: int) -> Iterator[tuple[int, int]]:
@@ -380,6 +381,8 @@ class _Search:
         is_store = step.op == "push" or isinstance(target, Mem)
         if target is None or isinstance(place, Local) != is_store:
             return None, None
+        if is_store and self._stored(block, number) != place:
+            return None, None  # a part of a wider number
         sum_ = _sum_of(step)
         if sum_ is not None:
             return self._address(block, number, *sum_, loads), None

@@ -253,6 +253,8 @@ class State:
                 return Node(
                     "left", call.step, call.at, value=at, name=call.name, args=args, size=size
                 )
+            if _is_in(offset, (start,)):
+                break  # the call may have changed it
         return self.make("unknown", name="stack", size=size)
 
     def _copied(self, offset: int, size: int, call: Node) -> Node | None:

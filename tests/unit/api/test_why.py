@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from array import array
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,6 +14,7 @@ from retsnoop_py.api.why import Inquiry
 from retsnoop_py.api.why_request import WhyRequest
 from retsnoop_py.cause.events import Witnessed
 from retsnoop_py.kernel.facts import KernelFacts
+from retsnoop_py.libbpf.facts import ListFormat, SymbolTable
 
 
 @pytest.mark.parametrize(
@@ -114,3 +118,15 @@ def test_netlink_takes_a_run_of_an_open_question(
     inquiry = Inquiry(asked)
     inquiry._everything, inquiry._runs, inquiry._exit_status = True, runs, 1
     assert inquiry._may_ask_netlink() is expected
+
+
+def test_globs_without_a_function_here_are_left_out(tmp_path: Path) -> None:
+    """A kernel may have no audit and no nftables."""
+    (tmp_path / "symbols").write_text("ffffffff81000000 T rtnetlink_rcv_msg\n")
+    table = SymbolTable(tmp_path / "symbols", ListFormat.KALLSYMS)
+    listed = SimpleNamespace(listed=array("I", range(len(table))))
+    inquiry = Inquiry(WhyRequest(("x",)))
+    facts: Any = SimpleNamespace(kallsyms=SimpleNamespace(table=table), functions=listed)
+    inquiry._facts = facts
+    assert inquiry._present(("*_rcv_msg", "audit_receive_msg")) == ("*_rcv_msg",)
+    assert inquiry._present(("nf_tables_new*",)) == ("nf_tables_new*",), "the run says what lacks"

@@ -328,6 +328,15 @@ def test_a_test_of_something_else_makes_the_reason_inferred() -> None:
             "pass the address of data in type|or pass NULL in mask",
         ),
         (
+            "*type == 7 && mask > 0xffffffff",
+            {"*type": 7, "mask": 0x100000001},
+            (
+                "mask of inotify_add_watch() has the bit 32 set (value 4294967296). The number at "
+                "type is 7."
+            ),
+            "remove the bit 32 from mask",
+        ),
+        (
             "*type > 7 && *type != 0",
             {"*type": 9},
             "The number at type is 9. The value may be at most 7 here.",

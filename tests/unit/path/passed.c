@@ -127,6 +127,24 @@ KEPT long stores_and_shares(int flags, void *value, unsigned long size)
 	return checks(&own, 1) + 1;
 }
 
+struct pair {
+	int first;
+	int second;
+};
+
+KEPT long checks_pair(const struct pair *pair)
+{
+	return pair->first > 9 || pair->second > 9 ? -22 : 0;
+}
+
+KEPT long stores_wide(long both)
+{
+	struct pair own;
+
+	__builtin_memcpy(&own, &both, sizeof(own));
+	return checks_pair(&own) + 1;
+}
+
 KEPT long changed_by_a_call(long value, int flags, void *at)
 {
 	long kept = value;

@@ -10,9 +10,10 @@ import pytest
 from tests.unit.path.test_decide import FLAGS, OWN_FLAGS, Built
 from tests.unit.path.test_deduce import graph_of
 
-from retsnoop_py.path.insn import Flow, Machine
+from retsnoop_py.path.insn import Flow, Insn, Machine, Mem, user_copy
 from retsnoop_py.path.machines import machine_named
 from retsnoop_py.path.passed import Copied, FromUser, Own, call_before, passed
+from retsnoop_py.path.values import State, apply
 
 SOURCE = Path(__file__).with_name("passed.c")
 #: By caller of inner(): its four arguments.
@@ -115,6 +116,53 @@ def test_a_member_that_the_caller_set(
     (call,) = [one for one in insns if callees.get(one.target) == "checks"]
     assert [passed(graph, call, 0, callees, member=at) for at in (0, 8, 16)] == expected
     assert passed(graph, call, 0, callees) is None
+
+
+def test_a_member_in_a_part_of_a_wider_store_is_unknown(built: Built) -> None:
+    graph, callees = graph_of(built, "stores_wide"), callees_of(built)
+    insns = [one for block in graph.blocks for one in block.insns if one.flow is Flow.CALL]
+    (call,) = [one for one in insns if callees.get(one.target) == "checks_pair"]
+    assert [passed(graph, call, 0, callees, member=at) for at in (0, 4)] == [Own(0), None]
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("_copy_from_user", (0, 1)),
+        ("__arch_copy_from_user", (0, 1)),
+        ("copy_struct_from_user.constprop.0", (0, 2)),
+        # these fill a struct with other members
+        ("copy_clone_args_from_user", None),
+        ("copy_msghdr_from_user", None),
+        ("strncpy_from_user", None),
+        (None, None),
+    ],
+)
+def test_functions_that_copy_bytes_as_they_are(
+    name: str | None, numbers: tuple[int, int] | None
+) -> None:
+    assert user_copy(name) == numbers
+
+
+@pytest.mark.parametrize(
+    ("after", "kind"), [((), "load"), (("other", 0x100), "load"), (("check", 0), "unknown")]
+)
+def test_a_copy_of_the_user_that_a_later_call_may_change_is_unknown(
+    after: tuple[str, int] | tuple[()], kind: str
+) -> None:
+    """The second argument of the copied struct is read after a call with an address."""
+    machine = machine_named("x86_64")
+    names = {1: "_copy_from_user", 2: "check", 3: "other"}
+    state = State(machine, names.get, at_entry=True)
+    calls = [(1, 0), *([(2 if after[0] == "check" else 3, after[1])] if after else [])]
+    for step, (target, offset) in enumerate(calls, 1):
+        state.step, state.insn = step, Insn(step, 1, "call", "call", (), Flow.CALL, target)
+        state.regs["rdi"] = state.make("stack", value=offset - 0x40)
+        state.regs["rsi"] = state.make("param", name="rsi")
+        state.regs["rdx"] = state.const(16, 8)
+        apply(state, state.insn)
+    found = state.load(Mem("rsp", None, 1, -0x40 + 8, 4))
+    assert (found.kind, found.value) == (kind, 8 if kind == "load" else 0)
 
 
 @pytest.mark.parametrize(("value", "expected"), [(7, Own(3)), (0, None), (-1, None), (None, None)])
