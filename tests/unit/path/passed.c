@@ -137,12 +137,16 @@ KEPT long checks_pair(const struct pair *pair)
 	return pair->first > 9 || pair->second > 9 ? -22 : 0;
 }
 
-KEPT long stores_wide(long both)
+KEPT long stores_wide(long both, int flags)
 {
-	struct pair own;
+	union {
+		struct pair pair;
+		long both;
+	} own;
 
-	__builtin_memcpy(&own, &both, sizeof(own));
-	return checks_pair(&own) + 1;
+	*(volatile int *)&own.pair.second = flags;
+	*(volatile long *)&own.both = both;
+	return checks_pair(&own.pair) + 1;
 }
 
 KEPT long changed_by_a_call(long value, int flags, void *at)
