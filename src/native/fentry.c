@@ -100,39 +100,41 @@ static void close_others(const int *fds, size_t cnt)
 
 /*
  * The orphan that waits for the kernel, once nobody else has the descriptors: whoever closes them last
- * does. No signal meant for the caller is to end it: it has all of them blocked.
+ * does. No signal meant for the caller is to end it: it has all of them blocked. It closes all others
+ * before it waits: two orphans that had each other's pipe would wait for ever.
  */
-static void run_child(const int *fds, size_t cnt, const int *until_closed)
+static void run_child(const int *kept, size_t cnt, const int *until_closed)
 {
 	char none;
 
 	setsid();
 	close(until_closed[1]);
+	close_others(kept, cnt);
 	while (read(until_closed[0], &none, 1) < 0 && errno == EINTR)
 		;
-	close_others(fds, cnt);
-	rsn_close_all(fds, cnt);
+	rsn_close_all(kept, cnt);
 	_exit(0);
 }
 
 int rsn_close_in_child(const int *fds, size_t cnt)
 {
-	int *sorted = malloc((cnt + 1) * sizeof(*sorted)), until_closed[2] = { -1, -1 }, status;
+	int *kept = malloc((cnt + 1) * sizeof(*kept)), until_closed[2] = { -1, -1 }, status;
 	pid_t pid = -1;
 
-	if (sorted && !pipe2(until_closed, O_CLOEXEC)) {
-		memcpy(sorted, fds, cnt * sizeof(*fds));
-		qsort(sorted, cnt, sizeof(*sorted), by_value);
+	if (kept && !pipe2(until_closed, O_CLOEXEC)) {
+		memcpy(kept, fds, cnt * sizeof(*fds));
+		kept[cnt] = until_closed[0];
+		qsort(kept, cnt + 1, sizeof(*kept), by_value);
 		pid = rsn_fork_blocked();
 	}
 	if (!pid) {
 		/* a grandchild, so that init and not the caller has to wait for it */
 		pid = fork();
 		if (!pid)
-			run_child(sorted, cnt, until_closed);
+			run_child(kept, cnt + 1, until_closed);
 		_exit(pid < 0);
 	}
-	free(sorted);
+	free(kept);
 	if (pid < 0 || rsn_wait_for(pid, &status) != pid || status)
 		pid = -1;
 	else
