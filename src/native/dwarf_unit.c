@@ -49,6 +49,7 @@ struct builder {
 	size_t nr_intervals;
 	size_t cap_intervals;
 	size_t cap_scopes;
+	Dwarf_Off last; /* offset of the last visited DIE */
 	bool nests_in_types; /* Rust, C++: types and namespaces contain functions */
 	bool no_memory;
 };
@@ -188,6 +189,8 @@ static void walk(struct builder *b, Dwarf_Die *parent, uint32_t scope, int depth
 	if (depth > max_depth || b->no_memory || dwarf_child(parent, &die) != 0)
 		return;
 	do {
+		if (!die_is_later(&die, &b->last))
+			return;
 		visit(b, &die, scope, depth);
 	} while (!b->no_memory && dwarf_siblingof(&die, &die) == 0);
 }

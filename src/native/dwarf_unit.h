@@ -4,12 +4,27 @@
 #define RSN_DWARF_UNIT_H
 
 #include <elfutils/libdw.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "dwarf_api.h"
 
 struct unit_table;
+
+/*
+ * Whether a DIE lies after *last in the file. *last then becomes its offset. Siblings in damaged data
+ * can lead back to children that were visited, and each such step would double the time of a walk.
+ */
+static inline bool die_is_later(Dwarf_Die *die, Dwarf_Off *last)
+{
+	Dwarf_Off offset = dwarf_dieoffset(die);
+
+	if (offset <= *last)
+		return false;
+	*last = offset;
+	return true;
+}
 
 /*
  * Decode a unit. The table owns its file names. Function names point into string sections of the

@@ -25,6 +25,7 @@ struct search {
 	struct rsn_dwarf_variable *variables;
 	int max;
 	int found;
+	Dwarf_Off last; /* offset of the last DIE that was checked for an inner scope */
 	bool has_frame;
 	struct place frame; /* base of DW_OP_fbreg */
 };
@@ -224,6 +225,8 @@ static void walk(struct search *search, Dwarf_Die *parent, uint32_t depth)
 	do {
 		int tag = dwarf_tag(&die);
 
+		if (!die_is_later(&die, &search->last))
+			return;
 		if (tag != DW_TAG_subprogram && tag != DW_TAG_inlined_subroutine &&
 		    tag != DW_TAG_lexical_block)
 			continue;

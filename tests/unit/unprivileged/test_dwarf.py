@@ -134,3 +134,43 @@ def test_damaged_dwarf_is_an_error_or_is_read_in_time(kind: str, tmp_path: Path)
     for seed in range(6):
         path.write_bytes(damaged.make(random.Random(seed), kind))
         assert damaged.damage(path) is None, seed
+
+
+#: A block whose sibling is its own first child: with N of them, a walk takes 2**N steps.
+BLOCK = "block{0}: .byte 2; .4byte block{1} - unit; .8byte 0x401000, 256"
+BLOCKS = 200
+#: DWARF 4: a unit, a function and the blocks, each with the same 256 bytes of code.
+CIRCLES = f"""
+.text
+.globl _start
+_start: .zero 256
+.section .debug_abbrev
+.byte 1, 0x11, 1, 0x11, 1, 0x12, 7, 0, 0
+.byte 2, 0x0b, 1, 1, 0x13, 0x11, 1, 0x12, 7, 0, 0
+.byte 3, 0x2e, 1, 0x03, 0x08, 0x11, 1, 0x12, 7, 0, 0
+.byte 0
+.section .debug_info
+unit: .4byte end - unit - 4
+.2byte 4
+.4byte 0
+.byte 8
+.byte 1; .8byte 0x401000, 256
+.byte 3; .asciz "found"; .8byte 0x401000, 256
+{chr(10).join(BLOCK.format(number, number + 1) for number in range(BLOCKS))}
+block{BLOCKS}: .zero {BLOCKS + 3}
+end:
+"""
+
+
+def test_siblings_that_lead_back_into_children_take_little_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.s").write_text(CIRCLES)
+    words = ["cc", "-nostdlib", "-static", "-Wl,-Ttext=0x401000", "-o", "a", "a.s"]
+    subprocess.run(words, cwd=tmp_path, check=True)
+    with UnprivilegedImage(tmp_path / "a") as opened:
+        monkeypatch.setattr(dwarf, "_REQUEST_S", 10.0)
+        assert opened.variables(0x401010) == ()
+        found = opened.lookup(0x401010)
+        assert found is not None
+        assert [frame.function for frame in found.frames] == ["found"]
