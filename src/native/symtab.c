@@ -172,9 +172,12 @@ static bool is_more_data(const struct rsn_symtab *tab, const char *p, const char
 	return end - p > 19 && p[16] == ' ' && !is_text(p[17]) && end[-1] != ']' && has_ended(tab);
 }
 
+/* Add an address at which code ends. It has no name: none is stored. */
 static int add_end(struct rsn_symtab *tab, struct rsn_sym *sym)
 {
 	sym->name = tab->text_len;
+	sym->name_len = 0;
+	sym->module_len = 0;
 	sym->type = 0;
 	return append(tab, sym);
 }
@@ -273,12 +276,10 @@ static const char *add_record(struct rsn_symtab *tab, const char *p, const char 
 		return p;
 	if (is_code(&sym, name, name_end) && is_mapping(name, name_end))
 		return p;
-	if (!is_code(&sym, name, name_end)) {
-		sym.module_len = 0;
+	if (!is_code(&sym, name, name_end))
 		*err = add_end(tab, &sym) ? -ENOMEM : 0;
-	} else {
+	else
 		*err = add_symbol(tab, &sym, name, module) ? -ENOMEM : 0;
-	}
 	return p;
 }
 
@@ -389,7 +390,9 @@ static void drop_repeated(struct rsn_symtab *tab)
 {
 	const struct rsn_sym *last = tab->cnt > 1 ? &tab->syms[tab->cnt - 1] : NULL;
 
-	if (last && last->addr == last[-1].addr && last->name_len == last[-1].name_len &&
+	/* data has no name; without any name there is no text */
+	if (last && last->addr == last[-1].addr && last->name_len &&
+	    last->name_len == last[-1].name_len &&
 	    !memcmp(tab->text + last->name, tab->text + last[-1].name, last->name_len))
 		tab->cnt--;
 }

@@ -165,3 +165,17 @@ def test_records_of_the_program_read_as_lines_do() -> None:
 def test_records_with_a_name_too_long_or_cut_short_are_refused(damage: bytes) -> None:
     with pytest.raises(OSError, match=r"too long|Input/output"):
         table_of(record(1, "t", "first") + damage, ListFormat.KSYMS)
+
+
+@pytest.mark.parametrize("first", [record(1, "t", "n" * 9000), record(1, 0)])
+def test_no_name_is_read_that_is_not_kept(first: bytes) -> None:
+    """The last symbol is compared with the one before it. ``make test-sanitized`` sees the read."""
+    unkept = record(1, "t", "__cfi_" + "n" * 8994)
+    table = table_of(first + unkept, ListFormat.KSYMS)
+
+    names = [table.line(i).name for i in range(len(table))]
+    assert names == ([b"n" * 9000] if len(first) > 9 else [])
+
+
+def test_data_without_any_function_is_an_empty_list() -> None:
+    assert len(table_of(record(1, 0) + record(1, 0), ListFormat.KSYMS)) == 0
