@@ -222,6 +222,12 @@ static uint32_t value_size(const uint32_t *type)
 	}
 }
 
+/* A larger number, which only damaged data has, must not wrap to a small one. */
+static uint8_t at_most_u8(uint32_t number)
+{
+	return number < UINT8_MAX ? number : UINT8_MAX;
+}
+
 static void add_param(const struct rsn_btf_part *btf, size_t btf_cnt, const uint32_t *param,
 		      bool last, struct rsn_signature *sig)
 {
@@ -232,13 +238,13 @@ static void add_param(const struct rsn_btf_part *btf, size_t btf_cnt, const uint
 		sig->flags |= RSN_SIGNATURE_VARIADIC;
 		return;
 	}
-	sig->params++;
+	sig->params = at_most_u8(sig->params + 1);
 	if (!size)
 		sig->flags |= RSN_SIGNATURE_ODD_TYPE;
 	else if (size > LARGEST_PARAM)
 		sig->flags |= RSN_SIGNATURE_LARGE_PARAM;
 	else
-		sig->slots += (size + SLOT - 1) / SLOT;
+		sig->slots = at_most_u8(sig->slots + (size + SLOT - 1) / SLOT);
 }
 
 static void set_result(const struct rsn_btf_part *btf, size_t btf_cnt, uint32_t id,
@@ -253,7 +259,7 @@ static void set_result(const struct rsn_btf_part *btf, size_t btf_cnt, uint32_t 
 		sig->flags |= RSN_SIGNATURE_STRUCT_RESULT;
 	else if (!size)
 		sig->flags |= RSN_SIGNATURE_ODD_TYPE;
-	sig->result_size = size < UINT8_MAX ? size : UINT8_MAX;
+	sig->result_size = at_most_u8(size);
 }
 
 static struct rsn_signature signature_of(const struct rsn_btf_part *btf, size_t btf_cnt,

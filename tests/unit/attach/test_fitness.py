@@ -17,7 +17,8 @@ from retsnoop_py.mechanism import Mechanism
 
 BASE = 0xFFFFFFFF81000000
 #: Name, and how many symbols have it.
-SYMBOLS = {"plain": 1, "printf": 1, "pair": 1, "huge": 1, "wide": 1, "many": 1, "twin": 2}
+ONCE = ("plain", "printf", "pair", "huge", "wide", "many", "damaged")
+SYMBOLS = dict.fromkeys(ONCE, 1) | {"twin": 2}
 
 
 def write_btf(home: Path) -> None:
@@ -33,6 +34,7 @@ def write_btf(home: Path) -> None:
     btf.func("huge", 0, [("h", huge)])
     btf.func("wide", pointer, [("p", alias), ("c", integer)])
     btf.func("many", integer, [(f"a{i}", integer) for i in range(13)])
+    btf.func("damaged", integer, [(f"a{i}", pair) for i in range(256)])
     btf.func("twin", integer)
     (home / "sys/kernel/btf").mkdir(parents=True)
     (home / "sys/kernel/btf/vmlinux").write_bytes(btf.bytes())
@@ -70,6 +72,7 @@ def test_signatures_count_parameters_slots_and_symbols_of_the_name(facts: Kernel
     )
     assert signature(facts, "pair").flags == SignatureFlags.STRUCT_RESULT
     assert signature(facts, "huge").flags == SignatureFlags.LARGE_PARAM | SignatureFlags.VOID
+    assert signature(facts, "damaged")[:2] == (255, 255), "not 0 after 256 parameters"
     assert signature(facts, "twin").namesakes == 2
 
 
@@ -93,6 +96,7 @@ def test_a_modules_function_has_types_of_the_kernels_btf(facts: KernelFacts) -> 
         ("pair", "returns a struct"),
         ("huge", "more than 16 bytes"),
         ("many", "up to 12"),
+        ("damaged", "up to 12"),
         ("twin", "2 symbols of this name"),
         ("unknown", "BTF does not contain"),
     ],
