@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/bpf.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -22,6 +23,12 @@ enum {
 	attach_fentry = 24,
 	attach_fexit = 25,
 };
+
+/*
+ * The caller needs a few milliseconds to close its descriptors. After this time something else has the
+ * pipe, such as a process that another thread forked.
+ */
+enum { PATIENCE_MS = 2000 };
 
 /* What follows the marker loads the result; of a function without one it becomes 0. */
 static void patch_result(struct bpf_insn *load, int16_t offset)
@@ -101,16 +108,16 @@ static void close_others(const int *fds, size_t cnt)
 /*
  * The orphan that waits for the kernel, once nobody else has the descriptors: whoever closes them last
  * does. No signal meant for the caller is to end it: it has all of them blocked. It closes all others
- * before it waits: two orphans that had each other's pipe would wait for ever.
+ * before it waits: two orphans that had each other's pipe would wait for each other.
  */
 static void run_child(const int *kept, size_t cnt, const int *until_closed)
 {
-	char none;
+	struct pollfd end = { .fd = until_closed[0], .events = POLLIN };
 
 	setsid();
 	close(until_closed[1]);
 	close_others(kept, cnt);
-	while (read(until_closed[0], &none, 1) < 0 && errno == EINTR)
+	while (poll(&end, 1, PATIENCE_MS) < 0 && errno == EINTR)
 		;
 	rsn_close_all(kept, cnt);
 	_exit(0);
