@@ -198,6 +198,7 @@ static __noinline int args_log(void *ctx, struct session *s, __u32 plan_index, _
 	args->seq = s->rec.last_seq;
 	args->unused = 0;
 	s->log.bytes += log->source.at - sizeof(__u64);
+	misses_note(s); /* calls of interrupts during the copying are not missed calls */
 	return 0;
 }
 
@@ -212,13 +213,16 @@ static __always_inline __u32 args_cnt(__u32 plan_index)
 /*
  * Called before a call is pushed. Without a trace only the calls of the last stack are shown. So
  * the arguments of the calls that this call overwrites are dropped, unless these calls may be part
- * of a chain of failures. That way a session that is not reported has usually sent nothing.
+ * of a chain of failures. That way a session that is not reported has usually sent nothing. Missed
+ * calls are counted here, because those during the copying of arguments do not count.
  */
 static __always_inline void args_rewind(struct session *s)
 {
 	struct log *log = emit_calls || emit_interim ? NULL : log_of(s);
 	struct log_mark *mark;
 
+	if (s->depth)
+		misses_take(s);
 	if (!log || s->depth >= RSN_MAX_DEPTH || s->interrupt_depth)
 		return;
 	mark = &log->marks[slot_index(s->depth)];
