@@ -285,6 +285,33 @@ def test_what_was_called_tells_of_a_function_that_cannot_be_followed(machine: Ma
     assert sorted(values, key=str) == [0x4000000, None]
 
 
+@pytest.mark.one_kernel
+@pytest.mark.parametrize(
+    ("case", "callee", "function", "operands"),
+    [
+        pytest.param(
+            *("readv_count", "import_iovec", "__import_iovec", {"nr_segs": 2000}), id="library"
+        ),
+        pytest.param(
+            *("openat2_mode", "build_open_flags", "build_open_flags"),
+            {"how->flags": 0x8000, "how->mode": 0o644},
+            id="inline",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_the_condition_in_a_function_without_probes_follows_from_its_arguments(
+    machine: Machine, case: str, callee: str, function: str, operands: dict[str, int | None]
+) -> None:
+    """Functions of the kernel's library, and inline functions that the compiler kept separate."""
+    call = why(machine, "--", str(compiled(machine, "unprobed")), case)["explained"]
+    assert call["origin"]["callee"] == callee
+    assert call["deduced"]["function"]["name"] == function
+    decided = call["deduced"]["decided"]
+    found = {one["name"]: one.get("value") for one in decided["operands"]}
+    assert operands.items() <= found.items(), decided
+
+
 @pytest.mark.slow
 @pytest.mark.one_kernel
 def test_what_the_kernel_said_meanwhile_is_told(machine: Machine) -> None:

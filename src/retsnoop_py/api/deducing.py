@@ -1,25 +1,30 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Explain an error from a system call's second function, if that cannot be followed.
+"""Explain an error from a function in which the kernel allows no probes.
 
-``__x64_sys_X`` passes its arguments to ``__do_sys_X``. That is an inline function that the compiler
-kept separate, and the kernel does not allow probes in it. But its code and its arguments are
-available, and the functions that it calls can be traced.
+Such functions are inline functions that the compiler kept separate (``__do_sys_X``, which gets the
+arguments of ``__x64_sys_X``), and the kernel's library (``import_iovec()``). Their code is
+available. Their arguments follow from the recorded arguments of the function that called them. If
+these decide the path, the condition is known (:mod:`retsnoop_py.path.deduce`). If the path ends in
+another function without probes, the search goes on there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path as Image
 from typing import TYPE_CHECKING
 
 from retsnoop_py.api.failing import syscall_name
-from retsnoop_py.errors import RetsnoopError
+from retsnoop_py.errors import RetsnoopError, UnavailableError
 from retsnoop_py.kernel.btf import Kind
 from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, ResultType
+from retsnoop_py.kernel.kcore import Kcore
 from retsnoop_py.model import session as to
-from retsnoop_py.path.deduce import Argument, Called, Known
-from retsnoop_py.render.args.node import pointer
+from retsnoop_py.path.deduce import Argument, Behind, Called, Known
+from retsnoop_py.path.machines import machine_named
+from retsnoop_py.render.args.node import CUT, pointer
 from retsnoop_py.session.paths import Path
 from retsnoop_py.session.report import PathView
 from retsnoop_py.settings import SymbolizeMode
@@ -30,11 +35,15 @@ if TYPE_CHECKING:
     from retsnoop_py.api.sessions import Session
     from retsnoop_py.kernel.facts import KernelFacts
     from retsnoop_py.kernel.kallsyms import Symbol
-    from retsnoop_py.session.paths import Hit, Origin
+    from retsnoop_py.path.analysis import Deduced, FunctionPaths
+    from retsnoop_py.path.text import CodeSource
+    from retsnoop_py.session.paths import Origin
 
 __all__ = ["callees", "deduced", "function_of", "register_of"]
 
 _LONG, _INT = 8, 4
+#: How many functions without probes are followed, one inside the other.
+_MOST_LEVELS = 4
 #: The depth of calls from a system call's function, and from the functions inlined in it.
 _INSIDE = 2
 _LONG_TYPES = ("size_t", "loff_t", "off_t", "u64", "__u64")
@@ -46,7 +55,6 @@ def callees(facts: KernelFacts, function: str) -> list[str]:
     ``function`` is the first one. The result is empty without a second function, or if the code
     cannot be read.
     """
-    from retsnoop_py.kernel.kcore import Kcore
     from retsnoop_py.path.analysis import read_paths
 
     try:
@@ -68,59 +76,144 @@ def deduced(
 ) -> to.Origin | None:
     """Return why the callee in ``origin`` returned its result, if its arguments decide that.
 
-    The calls of ``traced`` functions are used as well. Return None for any other function, and if
-    its code cannot be read. ``image`` is a vmlinux with DWARF; without it, the module searches for
-    one.
+    The calls of ``traced`` functions are used as well. Return None for a function that can be
+    traced, and if code cannot be read. ``image`` is a vmlinux with DWARF; without it, the module
+    searches for one.
     """
-    first = session.calls[0]
-    if origin is None or origin.made != "callee" or origin.function.name != first.function.name:
+    if origin is None or origin.made != "callee" or not origin.callee:
         return None
-    name, view = f"__do_sys_{syscall_name(first.function.name)}", session.way(first.seq)
-    if origin.callee != name or view is None:
+    view = session.way(origin.seq)
+    if view is None:
         return None
+    # the images of the run were closed with it
+    images = KernelImages(facts, image)
     try:
-        found = facts.kallsyms.named(name)
-        if len(found) != 1:
-            return None
-        # the images of the run were closed with it
-        images = KernelImages(facts, image)
-        with KernelSymbolizer(facts, SymbolizeMode.AUTO, images) as symbols:
-            told = _way(facts, session, found[0], view.path.result, traced, images)
-            if told is None:
+        with (
+            Kcore(facts.root / "proc/kcore") as source,
+            KernelSymbolizer(facts, SymbolizeMode.AUTO, images) as symbols,
+        ):
+            search = _Search(facts, session, source, images, traced)
+            found = search.found(origin, view)
+            if found is None:
                 return None
-            way, hits = told
-            path = Path(0, view.path.seq, 0, view.path.result, hits)
-            inner = PathView(path, way, partial(symbols.resolve, is_return=False))
-            return session.told(inner, to.Func(name, hex(found[0].address)), origin.result)
+            symbol, inside = found
+            path = Path(0, view.path.seq, 0, view.path.result, inside.hits)
+            inner = PathView(path, inside.origin, partial(symbols.resolve, is_return=False))
+            return session.told(inner, to.Func(symbol.name, hex(symbol.address)), origin.result)
     except RetsnoopError:
         return None
 
 
-def _way(
-    facts: KernelFacts,
-    session: Session,
-    symbol: Symbol,
-    result: int,
-    traced: Collection[str],
-    images: KernelImages,
-) -> tuple[Origin, tuple[Hit, ...]] | None:
-    """Return the path that the system call's arguments determine in its second function."""
-    from retsnoop_py.kernel.kcore import Kcore
-    from retsnoop_py.path.analysis import read_paths
-    from retsnoop_py.path.machines import machine_named
+class _Search:
+    def __init__(
+        self,
+        facts: KernelFacts,
+        session: Session,
+        source: CodeSource,
+        images: KernelImages,
+        traced: Collection[str],
+    ) -> None:
+        self._facts = facts
+        self._session = session
+        self._source = source
+        self._images = images
+        self._traced = traced
+        self._result = 0
 
-    machine = machine_named(facts.machine)
-    function = function_of(facts, symbol)
-    given = dict(zip(machine.arguments, _given(session), strict=False))
-    known: Known = {register: one for register, one in given.items() if one is not None}
-    with Kcore(facts.root / "proc/kcore") as source:
-        variables = partial(images.variables, module=function.module)
-        paths = read_paths(facts, function, source, variables)
-        beside = paths.calls().intersection(traced)
-        calls = _made(session, beside) if beside else None
-        if calls is None:
-            return paths.deduced(known, result)
-        return paths.deduced(known, result, calls, beside)
+    def found(self, origin: to.Origin, view: PathView) -> tuple[Symbol, Deduced] | None:
+        """Return the function that decided the result of ``origin``, and why; None if unknown."""
+        self._result, name = view.path.result, origin.callee
+        first = self._session.calls[0].function.name
+        calls: list[Called] | None = None
+        beside: frozenset[str] = frozenset()
+        if origin.function.name == first and name == f"__do_sys_{syscall_name(first)}":
+            known = self._of_system_call()
+            beside = self._traced_in(name)
+            calls = _made(self._session, beside) if beside else None
+            beside = beside if calls is not None else frozenset()
+        else:
+            known = self._paths(origin.function.name).passed_at(
+                view.origin.blocks, self._result, self._of_call(origin)
+            )
+        for _ in range(_MOST_LEVELS):
+            if name is None or self._facts.traceable.contains(name):
+                return None
+            inside = self._paths(name).deduced(known, self._result, calls or (), beside)
+            if inside is None:
+                return None
+            if inside.origin.made != "callee" or not _is_passed_on(inside.origin):
+                return self._symbol(name), inside
+            name, known = inside.origin.callee, inside.passed
+            calls, beside = None, frozenset()
+        return None
+
+    def _traced_in(self, name: str) -> frozenset[str]:
+        """Return the traced functions that a function calls, without those that others call, too.
+
+        These others are its callees without probes. A call that they make looks like its own.
+        """
+        called = self._paths(name).calls()
+        others: set[str] = set()
+        for one in called.difference(self._traced):
+            with suppress(RetsnoopError):
+                others |= self._paths(one).calls()
+        return frozenset(called.intersection(self._traced) - others)
+
+    def _of_system_call(self) -> Known:
+        """Return the arguments of the system call by the registers of its second function."""
+        registers = machine_named(self._facts.machine).arguments
+        given = zip(registers, _given(self._session), strict=False)
+        return {register: one for register, one in given if one is not None}
+
+    def _of_call(self, origin: to.Origin) -> Known:
+        """Return the recorded arguments of the call of ``origin`` by register."""
+        rows = (one.call for one in self._session.stack or () if one.call is not None)
+        arguments = next((one.arguments for one in rows if one.seq == origin.seq), None) or ()
+        paths = self._paths(origin.function.name)
+        registers = paths.graph.machine.arguments
+        known: dict[str | int | Behind, Argument] = {}
+        for argument in arguments:
+            number = paths.parameter(argument.name) if argument.name else None
+            if number is None:
+                continue
+            register, value = registers[number], register_of(argument)
+            if value is not None:
+                known[register] = value
+            for offset, one in _numbers(argument, paths.numbers_behind(argument.name)):
+                known[Behind(register, offset)] = one
+        return known
+
+    def _paths(self, name: str) -> FunctionPaths:
+        """Return a function with its code. Raises UnavailableError if that cannot be read."""
+        from retsnoop_py.path.analysis import read_paths
+
+        symbol = self._symbol(name)
+        function = function_of(self._facts, symbol)
+        variables = partial(self._images.variables, module=function.module)
+        return read_paths(self._facts, function, self._source, variables)
+
+    def _symbol(self, name: str) -> Symbol:
+        found = self._facts.kallsyms.named(name)
+        if len(found) != 1:
+            raise UnavailableError(f"{name} is not the name of one function")
+        return found[0]
+
+
+def _is_passed_on(origin: Origin) -> bool:
+    """Return True if a function only passed on the result of another one."""
+    return origin.decided is None or origin.decided.note == "check"
+
+
+def _numbers(
+    given: to.Argument, members: Mapping[str, tuple[int, int]]
+) -> Iterator[tuple[int, Argument]]:
+    """Yield the numbers in a recorded struct by offset; its zero members are not recorded."""
+    if not isinstance(given.value, dict) or CUT in given.text:
+        return
+    for name, (offset, size) in members.items():
+        number = given.value.get(name, 0)
+        if isinstance(number, int):
+            yield offset, Argument(number, size)
 
 
 def _made(session: Session, names: Collection[str]) -> list[Called] | None:

@@ -58,6 +58,7 @@ from retsnoop_py.kernel.tracefs import require_proc
 from retsnoop_py.mechanism import Mechanism
 from retsnoop_py.model import session as to
 from retsnoop_py.model import why as told
+from retsnoop_py.path.machines import machine_named
 from retsnoop_py.path.text import having_number
 from retsnoop_py.recording.overrides import ReplayOverrides
 from retsnoop_py.selection import deny_list
@@ -365,8 +366,6 @@ class Inquiry:
 
     def _makers(self, names: Sequence[str], error: str) -> list[str]:
         """Return functions with an error's number in their code, as many as fit into a run."""
-        from retsnoop_py.path.machines import machine_named
-
         number = next((one for one, name in ERRNO_NAMES.items() if name == error), None)
         if number is None:
             return []

@@ -5,19 +5,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import cache, partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from retsnoop_py.errors import DataError, UnavailableError
 from retsnoop_py.kernel.functions import Function, ResultKind
 from retsnoop_py.path.blocks import Graph, cut
 from retsnoop_py.path.decide import decide
-from retsnoop_py.path.deduce import Called, Known, deduce, fitting, known_value
+from retsnoop_py.path.deduce import (
+    Called,
+    Known,
+    deduce,
+    fitting,
+    known_value,
+    passed_values,
+    without_memory,
+)
 from retsnoop_py.path.failure import Failure
 from retsnoop_py.path.follow import Way, follow
-from retsnoop_py.path.insn import INT, Flow
+from retsnoop_py.path.insn import INT, Flow, Insn
 from retsnoop_py.path.machines import machine_named
 from retsnoop_py.path.names import Namer
 from retsnoop_py.path.origin import Decided, Decision, Made, Returned
+from retsnoop_py.path.otherwise import with_nothing
 from retsnoop_py.path.parts import held_parts
 from retsnoop_py.path.probes import BlockProbe, place_probes
 from retsnoop_py.path.text import CodeSource, read_function
@@ -29,8 +39,10 @@ if TYPE_CHECKING:
     from retsnoop_py.kernel.facts import KernelFacts
     from retsnoop_py.kernel.kallsyms import Symbol
 
-__all__ = ["FunctionPaths", "read_paths"]
+__all__ = ["Deduced", "FunctionPaths", "read_paths"]
 
+#: A value is not 0 if it is above such a number, or not below.
+_ABOVE = {"a": 0, "g": 0, "ae": 1, "ge": 1}
 #: The kinds of origin that confirm the recorded result.
 _KNOWN = {Made.CONSTANT, Made.COMPUTED, Made.CALLEE}
 
@@ -119,6 +131,10 @@ class FunctionPaths:
         """Return the distance in bytes of ``->a.b`` behind the pointer in a parameter, or None."""
         return self._namer.member_offset(name, members)
 
+    def numbers_behind(self, name: str) -> dict[str, tuple[int, int]]:
+        """Return the numbers in the struct behind a parameter: offset and size by member name."""
+        return self._namer.numbers_behind(name)
+
     def size_behind(self, function: str, argument: int) -> int:
         """Return the size in bytes of what a function's argument points to; 0 if unknown."""
         return self._namer.size_behind(function, argument)
@@ -140,12 +156,13 @@ class FunctionPaths:
         result: int,
         calls: Sequence[Called] = (),
         traced: Collection[str] = (),
-    ) -> tuple[Origin, tuple[Hit, ...]] | None:
+    ) -> Deduced | None:
         """Return the origin of a call without probe hits, and the values of its operands.
 
-        ``arguments`` (by register) must determine the path; or ``arguments`` with ``calls``, which
-        are the calls of ``traced`` functions. Return None if they do not. The condition has one hit
-        for each of its tests.
+        All paths that ``arguments`` (by register) allow must have the same deciding condition, or
+        return the result of the same function. ``calls`` are the calls of ``traced`` functions.
+        Return None if several conditions are possible. The condition has one hit for each of its
+        tests.
         """
         try:
             found = self._deduced(arguments, result, calls, traced)
@@ -154,35 +171,92 @@ class FunctionPaths:
         if not found:
             return None
         way, decision, _ = found[0]
+        origin = self._origin((), way, decision)
+        passed = self._passed([(one.returned, known) for _, one, known in found])
+        if decision.decided is None:
+            return Deduced(origin, (), passed)
         tests = _common([_tests_of(one.decided, known) for _, one, known in found if one.decided])
         decided = replace(tests[-1].test, also=tuple(one.test for one in tests[:-1]))
         numbers = {id(one.test): number for number, one in enumerate(tests)}
         numbers[id(decided)] = len(tests) - 1
-        origin = self._origin((), way, decision)
         condition = self._condition(decided, lambda test: numbers[id(test)])
-        return origin._replace(condition=condition), tuple(one.hit for one in tests)
+        return Deduced(
+            origin._replace(condition=condition), tuple(one.hit for one in tests), passed
+        )
 
     def _deduced(
-        self, arguments: Known, result: int, calls: Sequence[Called], traced: Collection[str]
+        self,
+        arguments: Known,
+        result: int,
+        calls: Sequence[Called],
+        traced: Collection[str],
     ) -> list[tuple[Way, Decision, Known]]:
         """Return the possible paths, each with its decision and its known values.
 
-        All of them have the same deciding condition. Return an empty list if they do not.
+        All of them have the same deciding condition, or none and the same callee. Return an empty
+        list if they do not.
         """
         names = self._namer.name_of
         way = deduce(self.graph, names, arguments, result)
         ways = [(way, arguments)] if way is not None else []
         if not ways:
             ways = fitting(self.graph, names, arguments, result, calls, traced)
-        found = [(way, self._decide(way, result), known) for way, known in ways]
-        made = {one.returned.made if one.returned else None for _, one, _ in found}
-        places = {
-            (one.decided.address, one.decided.condition) if one.decided else None
-            for _, one, _ in found
-        }
-        if not found or None in places or len(places) > 1 or not made <= _KNOWN:
-            return []
+        found: list[tuple[Way, Decision, Known]] = []
+        ends: set[tuple[object, ...]] = set()
+        for one, known in ways:
+            decision = self._decide(one, result)
+            returned, decided = decision.returned, decision.decided
+            if returned is None or returned.made not in _KNOWN:
+                return []
+            if decided is not None:
+                ends.add((decided.address, decided.condition))
+            elif returned.callee is not None:
+                ends.add((returned.callee,))
+            else:
+                return []
+            if len(ends) > 1:
+                return []
+            found.append((one, decision, known))
         return found
+
+    def passed_at(self, blocks: Sequence[int], result: int, arguments: Known) -> Known:
+        """Return what is known of the arguments of the function that gave ``result``.
+
+        ``blocks`` are the addresses of the executed blocks, ``arguments`` the known values of the
+        call. The result is empty if no function gave it, or if blocks are missing.
+        """
+        found = [self.graph.at(address) for address in blocks]
+        indexes = [one.index for one in found if one is not None]
+        if not indexes or indexes[0] != self.graph.entry or len(indexes) < len(blocks):
+            return {}
+        if any(after not in self.graph.blocks[before].next for before, after in pairwise(indexes)):
+            return {}
+        try:
+            returned = self._decide(Way(tuple(indexes)), result).returned
+        except (DataError, IndexError, KeyError, ValueError):
+            return {}
+        insns = (one for index in indexes for one in self.graph.blocks[index].insns)
+        first = next((one.address for one in insns if self._calls_function(one)), None)
+        if returned is not None and first not in (None, returned.node.at):
+            arguments = without_memory(arguments)  # an earlier call may have changed it
+        return self._passed([(returned, arguments)])
+
+    def _calls_function(self, insn: Insn) -> bool:
+        """Return True for a call, but not for the tracer's call at the function's entry."""
+        return insn.flow is Flow.CALL and insn is not self.graph.blocks[self.graph.entry].insns[0]
+
+    def _passed(self, each: Sequence[tuple[Returned | None, Known]]) -> Known:
+        """Return the known arguments of the function that gave the result on all paths."""
+        registers = self.graph.machine.arguments
+        rows = [
+            passed_values(one.node, registers, known)
+            for one, known in each
+            if one is not None and one.made is Made.CALLEE
+        ]
+        if not rows or len(rows) < len(each):
+            return {}
+        first, *others = rows
+        return {key: one for key, one in first.items() if all(r.get(key) == one for r in others)}
 
     def _decide(self, way: Way, result: int, handed: int = 0) -> Decision:
         code, lost = self.graph.code, self.graph.lost
@@ -266,6 +340,17 @@ class FunctionPaths:
         return -1
 
 
+class Deduced(NamedTuple):
+    """The origin of a call's result, and a hit with the operands for each test of its condition.
+
+    ``passed``: what is known of the arguments of the function that gave the result.
+    """
+
+    origin: Origin
+    hits: tuple[Hit, ...]
+    passed: Known
+
+
 class _Deduced(NamedTuple):
     """A test of a deduced condition, and its operands."""
 
@@ -311,11 +396,16 @@ def _same_values(hit: Hit, others: Sequence[Hit]) -> Hit:
 
 
 def _implies(one: Decided, other: Decided) -> bool:
-    """Return True if ``one`` is ``x == 3``, and ``other`` is a test of the same ``x``."""
+    """Return True if ``one`` is a test such as ``x == 3`` or ``x > 3``, which implies ``other``."""
     flags, tested = one.flags, other.flags
-    if flags is None or tested is None or flags.left is not tested.left:
+    if flags is None or tested is None or flags.op != "cmp" or flags.right.kind != "const":
         return False
-    return one.condition == "e" and flags.op == "cmp" and flags.right.kind == "const"
+    if one.condition == "e":
+        return flags.left is tested.left
+    least = _ABOVE.get(one.condition)
+    if least is None or flags.right.value < least or other.condition != "ne":
+        return False
+    return with_nothing(tested)[0] is flags.left
 
 
 def _joined(texts: Sequence[str]) -> str:

@@ -20,18 +20,38 @@ from typing import NamedTuple
 from retsnoop_py.path.blocks import Block, Graph
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.insn import INT, OPPOSITE, Flow, Insn, Names, Reg
-from retsnoop_py.path.values import Flags, Moment, Node, evaluate
+from retsnoop_py.path.values import (
+    Flags,
+    Moment,
+    Node,
+    State,
+    run_block,
+    state_at_entry,
+    value_returned,
+)
 
-__all__ = ["Argument", "Called", "Known", "deduce", "fitting", "holds", "known_value"]
+__all__ = [
+    "Argument",
+    "Behind",
+    "Called",
+    "Known",
+    "deduce",
+    "fitting",
+    "holds",
+    "known_value",
+    "passed_values",
+    "without_memory",
+]
 
-_MASK = (1 << 64) - 1
+_LONG = 8
 #: Maximum number of blocks in a path; a longer path is in a loop.
 _MOST_BLOCKS = 64
 _MAX_DEPTH = 16
 #: Maximum number of paths, and how often a path may visit the same block.
 _MOST_WAYS, _MOST_ROUNDS = 1000, 2
-#: Known values: arguments by register, results of called functions by the step of the call.
-Known = Mapping[str | int, "Argument"]
+#: Known values: arguments by register, numbers behind arguments that are pointers, and results of
+#: called functions by the step of the call.
+Known = Mapping["str | int | Behind", "Argument"]
 #: Outcomes of the tests on a path.
 Held = Mapping[tuple[object, ...], bool]
 
@@ -41,6 +61,13 @@ class Argument(NamedTuple):
 
     value: int
     size: int
+
+
+class Behind(NamedTuple):
+    """A place in memory: ``offset`` bytes behind the argument in ``register``, a pointer."""
+
+    register: str
+    offset: int
 
 
 class Called(NamedTuple):
@@ -57,16 +84,18 @@ def deduce(graph: Graph, names: Names, arguments: Known, result: int) -> Way | N
     Return None if the arguments do not determine the path. The call returned, so it did not take
     jumps from which no return can be reached, such as the jump of the stack protector.
     """
-    blocks, returning = [graph.entry], _returning(graph)
+    blocks, returning, known = [graph.entry], _returning(graph), arguments
+    state = state_at_entry(graph, names)
     while len(blocks) < _MOST_BLOCKS:
-        way = Way(tuple(blocks))
-        block = graph.blocks[blocks[-1]]
-        run = evaluate(graph, way, names)
+        block, moments = graph.blocks[blocks[-1]], list[Moment]()
+        run_block(state, graph, Way(tuple(blocks)), len(blocks) - 1, moments)
         if _has_cuts(block):
             return None
+        if _calls(block):
+            known = without_memory(known)
         jump = block.last
         if jump.flow is Flow.BRANCH and block.next:
-            taken = _taken(run.moments[-1], arguments) if run.moments else None
+            taken = _taken(moments[-1], known) if moments else None
             sides = [one for one in block.next if one in returning]
             if taken is not None:
                 following = block.next[1] if taken else block.next[0]
@@ -75,9 +104,9 @@ def deduce(graph: Graph, names: Names, arguments: Known, result: int) -> Way | N
             else:
                 return None
         elif block.exit:
-            value = known_value(run.result, arguments)
+            value = known_value(value_returned(state, block), known)
             is_it = value is not None and _same(value, result)
-            return way if block.exit == "return" and is_it else None
+            return Way(tuple(blocks)) if block.exit == "return" and is_it else None
         elif len(block.next) == 1:
             following = block.next[0]
         else:
@@ -89,17 +118,18 @@ def deduce(graph: Graph, names: Names, arguments: Known, result: int) -> Way | N
 
 
 class _Reached(NamedTuple):
-    """The state at the end of a partial path: its blocks, their instructions, known values.
+    """A partial path: its blocks, the state before the last of them, known values.
 
-    ``steps`` is the number of instructions and ``calls`` the number of calls so far. ``held``
-    contains the outcomes of its tests.
+    ``calls`` is the number of calls so far. ``held`` contains the outcomes of its tests. After an
+    instruction that values do not model (``is_open``), each test may have either outcome.
     """
 
     blocks: tuple[int, ...]
-    steps: int
+    state: State
     known: Known
     calls: int = 0
     held: Held = MappingProxyType({})
+    is_open: bool = False
 
 
 def fitting(
@@ -107,41 +137,47 @@ def fitting(
     names: Names,
     arguments: Known,
     result: int,
-    calls: Sequence[Called],
-    traced: Collection[str],
+    calls: Sequence[Called] = (),
+    traced: Collection[str] = (),
 ) -> list[tuple[Way, Known]]:
     """Return all paths that a call with ``calls`` and ``result`` may have taken.
 
     Each path comes with its known values. ``traced`` are the functions that would appear in
-    ``calls`` if they had been called. Return an empty list if there are too many paths, or if parts
-    of values matter.
+    ``calls`` if they had been called. Return an empty list if there are too many paths.
     """
     returning = _returning(graph)
     found: list[tuple[Way, Known]] = []
-    waiting = [_Reached((graph.entry,), 0, arguments)]
+    waiting = [_Reached((graph.entry,), state_at_entry(graph, names), arguments)]
     seen = 0
     while waiting:
         seen += 1
+        if seen > _MOST_WAYS:
+            return []
         reached = _with_calls(graph, names, waiting.pop(), calls, traced)
         if reached is None:
             continue
         block, way = graph.blocks[reached.blocks[-1]], Way(reached.blocks)
-        if seen > _MOST_WAYS or _has_cuts(block):
-            return []
-        run = evaluate(graph, way, names)
-        value, rest = known_value(run.result, reached.known), calls[reached.calls :]
-        if block.exit and _ends(block, value, result, rest, traced):
-            found.append((way, reached.known))
-        moment = run.moments[-1] if block.is_branch and run.moments else None
+        moments: list[Moment] = []
+        run_block(reached.state, graph, way, len(reached.blocks) - 1, moments)
+        is_open = reached.is_open or _has_cuts(block)
+        reached = reached._replace(is_open=is_open)
+        if block.exit:
+            value = known_value(value_returned(reached.state, block), reached.known)
+            rest = calls[reached.calls :]
+            if _ends(block, None if is_open else value, result, rest, traced):
+                found.append((way, {} if is_open else reached.known))
+        moment = moments[-1] if block.is_branch and moments else None
         for side, following in enumerate(block.next):
             held: Held | None = reached.held
-            if moment is not None and len(block.next) > 1:
+            if moment is not None and len(block.next) > 1 and not is_open:
                 held = _fits(moment, bool(side), reached)
             # the deciding value is unknown, so a loop may end at any time
-            is_open = moment is None or _taken(moment, reached.known) is None
-            ends = is_open and reached.blocks.count(following) >= _MOST_ROUNDS
+            may_end = moment is None or is_open or _taken(moment, reached.known) is None
+            ends = may_end and reached.blocks.count(following) >= _MOST_ROUNDS
             if held is not None and following in returning and not ends:
-                waiting.append(reached._replace(blocks=(*reached.blocks, following), held=held))
+                blocks = (*reached.blocks, following)
+                after = reached._replace(blocks=blocks, held=held, state=reached.state.copy())
+                waiting.append(after)
     return found
 
 
@@ -180,8 +216,10 @@ def _with_calls(
     graph: Graph, names: Names, reached: _Reached, calls: Sequence[Called], traced: Collection[str]
 ) -> _Reached | None:
     """Return the state after the calls of the last block; None if the calls do not match."""
-    known, at, step = dict(reached.known), reached.calls, reached.steps
-    for insn in graph.blocks[reached.blocks[-1]].insns:
+    block = graph.blocks[reached.blocks[-1]]
+    known = without_memory(reached.known) if _calls(block) else dict(reached.known)
+    at, step = reached.calls, reached.state.step
+    for insn in block.insns:
         if insn.flow is Flow.CALL:
             name = names(insn.target) if insn.target else None
             following = calls[at] if at < len(calls) else None
@@ -192,7 +230,16 @@ def _with_calls(
                     known[step] = Argument(following.result, following.size)
                 at += 1
         step += 1
-    return reached._replace(steps=step, known=known, calls=at)
+    return reached._replace(known=known, calls=at)
+
+
+def _calls(block: Block) -> bool:
+    return any(one.flow is Flow.CALL for one in block.insns)
+
+
+def without_memory(known: Known) -> dict[str | int | Behind, Argument]:
+    """Return the values that a called function cannot have changed."""
+    return {key: one for key, one in known.items() if not isinstance(key, Behind)}
 
 
 def _returning(graph: Graph) -> set[int]:
@@ -239,6 +286,12 @@ def known_value(node: Node, arguments: Known, size: int = 8, depth: int = 0) -> 
         # the bits above an int in a register are its sign, zeros, or undefined
         if given and (size <= given.size or 0 <= given.value < 1 << (8 * given.size - 1)):
             found = given.value
+    elif node.kind == "load" and not node.name and node.args:
+        base = node.args[0]
+        there = Behind(base.name or "", node.value) if base.kind == "param" else None
+        given = arguments.get(there) if there is not None else None
+        if given and node.size <= given.size:
+            found = given.value & (1 << 8 * node.size) - 1
     elif node.kind in ("cond", "select") and node.flags is not None:
         held = holds(node.flags, node.name or "", arguments, depth + 1)
         if held is not None and node.kind == "select":
@@ -250,6 +303,27 @@ def known_value(node: Node, arguments: Known, size: int = 8, depth: int = 0) -> 
         known = [one for one in values if one is not None]
         found = _operation(node, known) if len(known) == len(values) else None
     return None if found is None else int(found) & (1 << 8 * size) - 1
+
+
+def passed_values(call: Node, registers: Sequence[str], known: Known) -> Known:
+    """Return what is known of the arguments of a function, from the ``call`` of it.
+
+    ``registers`` are the argument registers, ``known`` the known values of the caller.
+    """
+    found: dict[str | int | Behind, Argument] = {}
+    for register, node in zip(registers, call.args, strict=False):
+        for size in (_LONG, INT):
+            value = known_value(node, known, size)
+            if value is not None:
+                found[register] = Argument(value, size)
+                break
+        pointer, distance = node, 0
+        if node.kind == "op" and node.name == "+" and node.args[1].kind == "const":
+            pointer, distance = node.args[0], node.args[1].value
+        for key, one in known.items() if pointer.kind == "param" else ():
+            if isinstance(key, Behind) and key.register == pointer.name:
+                found[Behind(register, key.offset - distance)] = one
+    return found
 
 
 def _operation(node: Node, values: list[int]) -> int | None:

@@ -584,6 +584,19 @@ class Namer:
             at, target = at + member[0], member[1]
         return at
 
+    def numbers_behind(self, parameter: str) -> dict[str, tuple[int, int]]:
+        """Return the numbers in the struct behind a parameter: offset and size by member name."""
+        btf = self._btf()
+        found = next((one for _, one in self._read_params() if one.text == parameter), None)
+        target = self._target(found) if found is not None else 0
+        if btf is None or not target or btf.resolve(target).kind is not Kind.STRUCT:
+            return {}
+        return {
+            member.name: (member.bit_offset // 8, btf.size_of(member.type_id))
+            for member in btf.members(btf.resolve(target).id)
+            if not member.bit_size and btf.resolve(member.type_id).kind is Kind.INT
+        }
+
     def size_behind(self, function: str, argument: int) -> int:
         """Return the size in bytes of what a function's argument points to; 0 if unknown."""
         btf = self._btf()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from retsnoop_py.path.blocks import Graph
+from retsnoop_py.path.blocks import Block, Graph
 from retsnoop_py.path.follow import Way
 from retsnoop_py.path.insn import (
     INT,
@@ -36,7 +36,10 @@ __all__ = [
     "State",
     "apply",
     "evaluate",
+    "run_block",
+    "state_at_entry",
     "state_before",
+    "value_returned",
 ]
 
 _MASK = (1 << 64) - 1
@@ -670,30 +673,39 @@ def evaluate(graph: Graph, way: Way, names: Names) -> Run:
     moments: list[Moment] = []
     positions: list[int] = []
     for position in range(len(way.blocks)):
-        _evaluate_block(state, graph, way, position, moments)
+        run_block(state, graph, way, position, moments)
         positions += [position] * (state.step - len(positions))
     last = graph.blocks[way.blocks[-1]] if way.blocks else None
-    if last is not None and last.exit == "tail":
-        state.insn = last.last
-        name = names(state.target) if state.target else None
-        args = tuple(state.reg(one) for one in graph.machine.arguments)
-        result = state.make("call", name=last.callee or name, args=args)
-    else:
-        result = state.reg(graph.machine.result) if state.insn else Node("unknown")
-    return Run(moments, result, state.step, positions)
+    return Run(moments, value_returned(state, last), state.step, positions)
+
+
+def value_returned(state: State, last: Block | None) -> Node:
+    """Return the value of the result register if the function ends with the block ``last``.
+
+    A function that jumps to another one ends with a call.
+    """
+    if last is None or last.exit != "tail":
+        return state.reg(state.machine.result) if state.insn else Node("unknown")
+    state.insn = last.last
+    name = state.names(state.target) if state.target else None
+    args = tuple(state.reg(one) for one in state.machine.arguments)
+    return state.make("call", name=last.callee or name, args=args)
+
+
+def state_at_entry(graph: Graph, names: Names) -> State:
+    """Return the values at the start of the function."""
+    return State(graph.machine, names, at_entry=True)
 
 
 def state_before(graph: Graph, way: Way, names: Names, position: int) -> State:
     """Return the values at the start of the block at ``position`` on ``way``."""
     state = State(graph.machine, names, at_entry=not way.is_cut)
     for before in range(position):
-        _evaluate_block(state, graph, way, before, [])
+        run_block(state, graph, way, before, [])
     return state
 
 
-def _evaluate_block(
-    state: State, graph: Graph, way: Way, position: int, moments: list[Moment]
-) -> None:
+def run_block(state: State, graph: Graph, way: Way, position: int, moments: list[Moment]) -> None:
     """Evaluate the block at ``position``; add its jumps to ``moments``."""
     index = way.blocks[position]
     if position in way.gaps and graph.before[index]:  # else a fault led there

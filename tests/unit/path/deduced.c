@@ -130,6 +130,56 @@ CASE long needs_the_kernel(unsigned long size, int flags)
 	return other((long)size);
 }
 
+struct how {
+	uint64_t flags, mode;
+	uint32_t kind;
+};
+
+/* as build_open_flags() */
+CASE int behind(const struct how *how, uint32_t *kept)
+{
+	if (how->flags & ~0x3fUL)
+		return -EINVAL;
+	if (how->kind > 5)
+		return -EINVAL;
+	if (how->flags & 8)
+		kept[0] = how->kind;
+	else if (how->mode)
+		return -EINVAL;
+	return 0;
+}
+
+/* as do_sys_openat2() */
+CASE int passes_on(int folder, const struct how *how)
+{
+	uint32_t kept[4];
+	int error = behind(how, kept);
+
+	if (error)
+		return error;
+	return folder + kept[0];
+}
+
+/* both may fail */
+CASE int either(long first, long second)
+{
+	int error = other(first);
+
+	if (error < 0)
+		return error;
+	return second > 5 ? -EINVAL : 0;
+}
+
+/* as iovec_from_user() */
+CASE long counted(unsigned long *memory, unsigned long count)
+{
+	if (!count)
+		return 0;
+	if (count > 1024)
+		return -EINVAL;
+	return other(memory[0]);
+}
+
 /* the first test has no expression in C: nobody knows what the pointer in memory points to */
 CASE long half_named(void **memory, unsigned long flags)
 {

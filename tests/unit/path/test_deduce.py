@@ -23,7 +23,15 @@ from retsnoop_py.kernel.functions import FuncFlags, Function, ResultKind, Result
 from retsnoop_py.path.analysis import FunctionPaths
 from retsnoop_py.path.blocks import Graph, cut
 from retsnoop_py.path.decide import decide
-from retsnoop_py.path.deduce import Argument, Called, Known, deduce, fitting, known_value
+from retsnoop_py.path.deduce import (
+    Argument,
+    Behind,
+    Called,
+    Known,
+    deduce,
+    fitting,
+    known_value,
+)
 from retsnoop_py.path.failure import Failure
 from retsnoop_py.path.insn import Machine
 from retsnoop_py.path.machines import machine_named
@@ -155,7 +163,7 @@ def test_the_value_of_an_unsigned_int_of_which_nobody_knows_the_upper_half_is_to
     clock, flags = built.machine.arguments[:2]
     found = paths.deduced({clock: Argument(1, 4), flags: Argument(0xFFFF0000, 4)}, -22)
     assert found is not None
-    _, (hit,) = found
+    (hit,) = found.hits
     assert not hit.unread
     assert 0xFFFF0000 in (hit.left, hit.right)
 
@@ -203,8 +211,8 @@ def test_a_test_of_memory_that_leads_to_another_error_leaves_one_way(
         assert found is None
     else:
         assert found is not None
-        assert found[0].condition is not None
-        assert found[0].condition.text.rpartition(" && ")[2] in texts
+        assert found.origin.condition is not None
+        assert found.origin.condition.text.rpartition(" && ")[2] in texts
 
 
 @pytest.mark.parametrize(
@@ -225,7 +233,7 @@ def test_the_whole_condition_has_only_the_part_that_held(
     arguments = [Argument(one, 8) for one in given]
     found = paths.deduced(dict(zip(built.machine.arguments, arguments, strict=False)), -22)
     assert found is not None
-    origin, hits = found
+    origin, hits, _ = found
     assert origin.condition is not None
     first, _, last = origin.condition.text.rpartition(" && ")
     assert last in texts
@@ -270,3 +278,88 @@ def test_of_the_ways_that_fit_what_was_called_one_is_the_one(built: Built, seed:
         assert len({one.address if one else None for one in decided}) == 1
     # without the call that was made none fits
     assert not fitting(graph, names.get, given, result, [], {"look", "note"})
+
+
+@pytest.mark.parametrize(
+    ("flags", "mode", "kind", "text", "operands"),
+    [
+        (0x40, 0, 0, "flags", {}),
+        (1, 0, 9, "how->kind >", {"how->kind": 9}),
+        (1, 0o644, 5, "how->mode ", {"how->mode": 0o644}),
+    ],
+)
+def test_numbers_in_a_recorded_struct_decide_in_a_function_that_gets_it(
+    built: Built,
+    tmp_path: Path,
+    flags: int,
+    mode: int,
+    kind: int,
+    text: str,
+    operands: dict[str, int],
+) -> None:
+    """What the caller is known to get is what its callee is known to get."""
+    how = built.machine.arguments[1]
+    known: Known = {
+        Behind(how, 0): Argument(flags, 8),
+        Behind(how, 8): Argument(mode, 8),
+        Behind(how, 16): Argument(kind, 4),
+    }
+    caller = named_paths(built, "passes_on", tmp_path)
+    assert caller.numbers_behind("how") == {"flags": (0, 8), "mode": (8, 8), "kind": (16, 4)}
+    core, data = built.emulated.core, built.emulated.DATA
+    core.mem_write(data, struct.pack("=2QI", flags, mode, kind))
+    result, ran = call(built, caller.graph.code.address, {how: data})
+    assert result & 0xFFFFFFFF == -22 & 0xFFFFFFFF
+    blocks = [at for at in ran if at in {one.start for one in caller.graph.blocks}]
+    passed = caller.passed_at(blocks, -22, known)
+    first = built.machine.arguments[0]
+    assert passed == {replace_register(key, first): one for key, one in known.items()}
+    found = named_paths(built, "behind", tmp_path).deduced(passed, -22)
+    assert found is not None
+    assert found.origin.condition is not None
+    assert text in found.origin.condition.text
+    path = SessionPath(0, 0, 0, -22, found.hits)
+    read = {one.name: operand_value(one, path) for one in found.origin.condition.operands}
+    assert operands.items() <= read.items()
+    # nothing is known of what the pointer points to after a call
+    assert not caller.passed_at(blocks[1:], -22, known)
+    assert named_paths(built, "behind", tmp_path).deduced({}, -22) is None
+
+
+def test_a_test_that_another_one_implies_is_left_out(built: Built, tmp_path: Path) -> None:
+    known: Known = {built.machine.arguments[1]: Argument(2000, 8)}
+    found = named_paths(built, "counted", tmp_path).deduced(known, -22)
+    assert found is not None
+    assert found.origin.condition is not None
+    assert found.origin.condition.text in ("count > 1024", "count >= 1025")
+    assert not found.origin.condition.unnamed
+
+
+def replace_register(key: object, register: str) -> Behind:
+    assert isinstance(key, Behind)
+    return key._replace(register=register)
+
+
+def named_paths(built: Built, name: str, folder: Path) -> FunctionPaths:
+    """A function whose callees have names."""
+    graph, btf = graph_of(built, name), types_of(SOURCE, folder)
+    facts = cast("KernelFacts", SimpleNamespace(btf=btf, root=Path("/nowhere")))
+    function = Function(
+        name,
+        graph.code.address,
+        64,
+        FuncFlags(0),
+        ResultType(ResultKind.INT),
+        btf_id=btf.find(name, Kind.FUNC),
+    )
+    names = {start: symbol for symbol, (start, _) in built.symbols.items()}
+    return FunctionPaths(function, graph, Namer(facts, function, names.get, built.machine))
+
+
+def test_a_result_that_a_function_passed_on_leads_to_it(built: Built, tmp_path: Path) -> None:
+    """If the test behind the call may have failed as well, it is not known which one did."""
+    second, either = built.machine.arguments[1], named_paths(built, "either", tmp_path)
+    assert either.deduced({second: Argument(9, 8)}, -22) is None
+    passed = either.deduced({second: Argument(3, 8)}, -22)
+    assert passed is not None
+    assert passed.origin.callee == "other"
