@@ -34,6 +34,7 @@ __all__ = [
     "is_safe_for_new",
     "keep",
     "make_folders",
+    "make_output_folder",
     "open_folder",
     "open_for_writing",
     "short_name",
@@ -219,6 +220,34 @@ def copy(source: BinaryIO, path: Path) -> None:
     with _opened(path, MODE, appending=False) as file:
         while data := source.read(_CHUNK):
             file.write(data)
+
+
+def make_output_folder(folder: Path) -> None:
+    """Create ``folder`` and its missing parents for files of output. Raises OutputError.
+
+    No link of another user on the way is followed.
+    """
+    try:
+        _make_below_links(folder)
+    except Refused as error:
+        raise OutputError(f"cannot write {folder}: {error}", "choose another name") from None
+    except OSError as error:
+        raise OutputError(f"cannot write {folder}: {error.strerror}") from None
+
+
+def _make_below_links(folder: Path) -> None:
+    try:
+        os.close(open_folder(folder / "file")[0])
+    except FileNotFoundError:
+        if folder == folder.parent:
+            raise
+        _make_below_links(folder.parent)
+        above, name = open_folder(folder)
+        try:
+            os.mkdir(name, dir_fd=above)
+        finally:
+            os.close(above)
+        os.close(open_folder(folder / "file")[0])
 
 
 def _encoded(data: bytes | str) -> bytes:

@@ -299,6 +299,36 @@ def test_the_log_of_a_program_with_a_long_name_is_kept_under_a_short_one(tmp_pat
     assert "a.bpf.o..._.._up.log" in names
 
 
+@pytest.mark.parametrize("below", ["", "deeper/still"])
+def test_the_folder_of_logs_is_not_made_behind_a_link(
+    shared: Path, below: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    behind = shared.parent / "behind"
+    behind.mkdir()
+    (shared / "logs").symlink_to(behind)
+    if os.geteuid() == 0:
+        os.chown(shared / "logs", 4711, 4711, follow_symlinks=False)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    with pytest.raises(OutputError, match="link"):
+        _write_files(Request(logs=shared / "logs" / below), [rejected("a")])  # type: ignore[arg-type]
+    assert list(behind.iterdir()) == []
+
+
+def test_folders_of_logs_are_made_where_they_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own").symlink_to("real")
+    (tmp_path / "real").mkdir()
+    for logs in ("a/b", "own/c", "."):
+        _write_files(Request(logs=Path(logs)), [rejected("p")])  # type: ignore[arg-type]
+        assert [path.name for path in (tmp_path / logs / "6.12").iterdir()] == ["a.bpf.o.p.log"]
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="Not a directory"):
+        own_file.make_output_folder(tmp_path / "file" / "x")
+
+
 def test_a_junit_file_does_not_follow_a_link(shared: Path) -> None:
     with pytest.raises(OutputError):
         _write_files(Request(junit=shared / "file"), [])  # type: ignore[arg-type]

@@ -130,7 +130,8 @@ class PathProbes:
                 vmlinux = self._images.vmlinux() if self._images is not None else None
                 if vmlinux is None:
                     raise
-                self._source = VmlinuxText(vmlinux.dwarf.path, vmlinux.bias)
+                text = VmlinuxText(vmlinux.dwarf.path, vmlinux.bias)
+                self._source = self._stack.enter_context(text)
         return self._source
 
     def attach(self, context: AttachContext) -> None:

@@ -106,7 +106,7 @@ def run() -> int:
     found = [Candidate(one.text[line.kept :], one.help) for one in asked if one.text.isprintable()]
     if os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
         return 0 if found else 1  # for the script of an older version
-    text = _form_for_typer(shell, found) if is_old else _form(shell, found, line.quote)
+    text = _form_for_typer(shell, found) if is_old else _form(shell, found, line)
     if text:
         print(text)
     return 0
@@ -241,13 +241,15 @@ class _Line(Value):
     """The words after the program's name, up to the cursor.
 
     ``kept``: number of characters of the incomplete word that the shell does not replace.
-    ``quote``: the quote that is open at the cursor.
+    ``quote``: the quote that is open at the cursor. ``begins``: the shell replaces all text after
+    that quote.
     """
 
     before: list[str]
     incomplete: str
     kept: int = 0
     quote: str = ""
+    begins: bool = False
 
 
 def _typed(shell: str) -> _Line:
@@ -260,9 +262,11 @@ def _typed(shell: str) -> _Line:
     # The first argument is the text that bash replaces: the text after a colon or an open quote.
     replaced, *words = sys.argv[1:]
     *before, incomplete = _rejoined(_without_quotes(words)) or [""]
-    quote = _words(words[-1])[1] if words else ""
+    last = words[-1] if words else ""
+    quote = _words(last)[1]
     piece = "".join(_words(quote + replaced)[0])
-    return _Line(before, incomplete, max(len(incomplete) - len(piece), 0), quote)
+    begins = bool(quote) and last.endswith(quote + replaced)
+    return _Line(before, incomplete, max(len(incomplete) - len(piece), 0), quote, begins)
 
 
 def _of_whole_line() -> _Line:
@@ -316,13 +320,13 @@ def _words(line: str) -> tuple[list[str], str]:
     return words, quote
 
 
-def _form(shell: str, found: Sequence[Candidate], quote: str) -> str:
+def _form(shell: str, found: Sequence[Candidate], line: _Line) -> str:
     """Return a line for each candidate; after a tab the help or, for zsh, the displayed text.
 
     zsh and fish quote the text that they insert, bash does not.
     """
     if shell == "bash":
-        return "\n".join(_for_bash(one.text, quote) for one in found)
+        return "\n".join(_for_bash(one.text, line) for one in found)
     if shell == "fish":
         return "\n".join(f"{one.text}\t{one.help}" if one.help else one.text for one in found)
     width = max((len(one.text) for one in found if one.help), default=0)
@@ -330,14 +334,17 @@ def _form(shell: str, found: Sequence[Candidate], quote: str) -> str:
     return "\n".join(f"{one.text}\t{row}" for one, row in zip(found, rows, strict=True))
 
 
-def _for_bash(text: str, quote: str) -> str:
-    """Return ``text`` quoted for bash, after an open ``quote`` or none."""
-    if quote == "'":
-        return text.replace("'", "'\\''")
-    if quote:
+def _for_bash(text: str, line: _Line) -> str:
+    """Return ``text`` quoted for bash, after the open quote of ``line`` or none."""
+    if not line.quote:
+        return re.sub(r"([^\w@%+=:,./-])", r"\\\1", text)
+    if line.quote == "'":
+        quoted = text.replace("'", "'\\''")
+    else:
         # In double quotes, bash keeps a backslash before !.
-        return re.sub(r'([\\"$`])', r"\\\1", text).replace("!", '"\\!"')
-    return re.sub(r"([^\w@%+=:,./-])", r"\\\1", text)
+        quoted = re.sub(r'([\\"$`])', r"\\\1", text).replace("!", '"\\!"')
+    # readline drops a quote at the beginning of a word that follows the same typed quote
+    return line.quote + quoted if line.begins and quoted.startswith(line.quote) else quoted
 
 
 def _typed_for_typer(shell: str) -> _Line:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from retsnoop_py.cli.declare import Argument, Command
+from retsnoop_py.cli.report import expect_github
 from retsnoop_py.errors import DataError, InputError, UsageError
 from retsnoop_py.foreign_json import encode
 from retsnoop_py.options.table import OBJECTS, OUTPUT, Option, Takes, Words, options_of
@@ -80,6 +81,7 @@ class ExplainRequest(Value):
 
 def request(words: Words, files: list[str]) -> ExplainRequest:
     """Return the request of the command line. Raise :class:`UsageError`."""
+    expect_github(words.has("github"))
     form, target = words.text("format"), words.text("object")
     if form not in (None, "text", "json"):
         raise UsageError(f"unknown --format '{form}'", "text or json")

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from retsnoop_py.cli.declare import Argument, Command
+from retsnoop_py.cli.report import say
 from retsnoop_py.errors import UsageError
 from retsnoop_py.options.settings import listing_settings
 from retsnoop_py.options.table import Words, complete_function, options_of
@@ -103,7 +104,7 @@ def _show(
             print(line)
     sys.stdout.flush()
     for line in listed.advice(listing, width if sys.stderr.isatty() else 0):
-        print(line, file=sys.stderr)
+        say(line)
 
 
 COMMAND = Command(

@@ -42,8 +42,11 @@ def run_on_terminal(
     VmTimeout after ``timeout`` seconds.
     """
     folder, files = machine.new_folder("terminal")
-    start = [*python(), "-m"] if is_one_file() else machine.program[:-1]
-    words = [*start, "retsnoop_py.vm.guest_pty", str(folder / "size"), *argv]
+    if is_one_file():
+        start = [*python(), "-m", "retsnoop_py.vm.guest_pty"]
+    else:
+        start = [*machine.program[:-1], "retsnoop_py.cli.guest_pty:program"]
+    words = [*start, str(folder / "size"), *argv]
     with files.create("size") as sizes, _raw():
 
         def tell_size() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from retsnoop_py.cli.declare import Argument, Command
+from retsnoop_py.cli.report import say
 from retsnoop_py.errors import InputError, RetsnoopError, UnavailableError, UsageError
 from retsnoop_py.options.table import Words, options_of
 from retsnoop_py.text import counted, did_you_mean, near_names, printable_json
@@ -155,7 +156,7 @@ def _function_names(globs: Sequence[str]) -> list[str]:
         names = [name for name in names if _matches(globs, name)]
     if not can_tell_traceable():
         why = "shown where tracefs is mounted" if os.geteuid() == 0 else "shown to root only"
-        print(f"NOTE: which of the functions can be traced is {why}", file=sys.stderr)
+        say(f"NOTE: which of the functions can be traced is {why}")
     return names
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from retsnoop_py import own_file
 from retsnoop_py.cli.argv import Kind, Spec
 from retsnoop_py.cli.declare import Argument, Command
+from retsnoop_py.cli.report import expect_github, say
 from retsnoop_py.errors import OutputError, PrivilegeError, UsageError
 from retsnoop_py.foreign_json import encode
 from retsnoop_py.options import values
@@ -239,6 +240,7 @@ def request(words: Words, objects: list[str]) -> LoadRequest:
     """Return the request of the command line. Raise :class:`UsageError` or :class:`InputError`."""
     from retsnoop_py.api.loading import Loading, object_path
 
+    expect_github(words.has("github"))
     form, logs = words.text("format"), words.text("logs")
     if not objects:
         raise UsageError("no object to load", "retsnoop-py load OBJECT.bpf.o [--on KERNEL,...]")
@@ -316,7 +318,7 @@ def _confirm(objects: Sequence[Path]) -> None:
     hint = "--yes attaches without a question; --on KERNEL,... attaches in a virtual machine"
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
         raise PrivilegeError("--try-attach on the running kernel needs --yes", hint)
-    print(f"--try-attach runs the programs of {named} in the running kernel.", file=sys.stderr)
+    say(f"--try-attach runs the programs of {named} in the running kernel.")
     print(
         "Use --on KERNEL,... if you do not trust them. Attach here? [y/N] ", end="", file=sys.stderr
     )
@@ -395,10 +397,7 @@ def _write_files(asked: LoadRequest, results: Sequence[LoadResult]) -> None:
         for result in results:
             if result.log:
                 folder = asked.logs / own_file.short_name(result.kernel)
-                try:
-                    folder.mkdir(parents=True, exist_ok=True)
-                except OSError as error:
-                    raise OutputError(f"cannot write {folder}: {error.strerror}") from None
+                own_file.make_output_folder(folder)
                 shape = f".{result.shape}" if result.shape else ""
                 name = f"{names[result.object]}.{result.name}{shape}"
                 own_file.write(folder / own_file.short_name(name, ".log"), result.log)
@@ -418,7 +417,7 @@ def _status(
     if asked.baseline is not None:
         said += compare(results, before, asked.growth)
     for line in said:
-        print(f"retsnoop-py: {line}", file=sys.stderr)
+        say(f"retsnoop-py: {line}")
     if said:
         return UNEXPECTED
     if asked.expect is not None:

@@ -146,12 +146,12 @@ def _replay(words: list[str]) -> Job:
 
 def _asked(command: Command, words: list[str], *, is_replay: bool = False) -> Any:
     """Parse ``words`` for ``command``; return its values, or the job of an option that prints."""
-    from retsnoop_py.cli import declare
+    from retsnoop_py.cli import declare, report
     from retsnoop_py.cli.argv import normalise
 
     line = normalise(words, declare.command_table(command, is_replay=is_replay))
     for notice in line.notices:
-        print(f"NOTE: {notice}", file=sys.stderr)
+        report.say(f"NOTE: {notice}")
     said = _said(line, command)
     return command.call(line) if said is None else said
 

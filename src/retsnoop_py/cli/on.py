@@ -18,6 +18,7 @@ import msgspec
 from retsnoop_py import own_file
 from retsnoop_py.cli.argv import Normalised
 from retsnoop_py.cli.guest_signals import ended_by_signals
+from retsnoop_py.cli.report import harmless
 from retsnoop_py.errors import DataError, OutputError, RetsnoopError, UsageError
 from retsnoop_py.foreign_json import decode, encode, valid_text
 from retsnoop_py.model.session import VERSION, RunResult
@@ -275,7 +276,8 @@ def _lost(name: str, release: str, error: RetsnoopError, outlet: _Outlet) -> Run
     from retsnoop_py.vm.errors import KernelCrashed, VmTimeout
 
     lines = [line for line in (error.hint or "").splitlines() if line.strip()][-_CONSOLE:]
-    text = "\n".join([f"retsnoop-py: {error.message}", *lines])
+    # the guest has written these lines, too
+    text = harmless("\n".join([f"retsnoop-py: {error.message}", *lines]))
     outlet.write(name, _ERR, text.encode(errors="replace") + b"\n")
     verdict = "unbooted"
     if isinstance(error, KernelCrashed):

@@ -12,6 +12,7 @@ from retsnoop_py.cli.declare import Argument, Command
 from retsnoop_py.errors import UsageError
 from retsnoop_py.options.settings import replay_overrides
 from retsnoop_py.options.table import Words, options_of
+from retsnoop_py.text import printable
 from retsnoop_py.value import Value
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def show(path: Path, overrides: ReplayOverrides, out: TextIO, err: TextIO) -> in
     with memory_limit(path):
         replayed = Replay(path, overrides)
         for sentence in replayed.missing:
-            err.write(f"NOTE: {sentence}\n")
+            err.write(f"NOTE: {printable(sentence)}\n")
         sink = judge.caught.sink(lambda header, settings: Printer(header, settings, out, err))
         for _ in replayed.play(sink):
             pass

@@ -26,6 +26,8 @@ _KNOWN = frozenset({errno.EPERM, errno.EMFILE, errno.ENFILE})
 _LOG_LINES = 12
 #: Commands for the runner of a GitHub job: ``##[`` anywhere in a line.
 _COMMAND = re.compile(r"^\s*::|##\[", re.MULTILINE)
+#: Whether --github was given: a container of a job need not have its variables.
+_is_for_github = False
 
 
 def prepare_streams() -> None:
@@ -55,7 +57,7 @@ def interrupted() -> int:
     if not takes_more(sys.stdout):
         _abandon_stdout()
     _settle()
-    _say("retsnoop-py: interrupted")
+    say("retsnoop-py: interrupted")
     return Interrupted.exit_status
 
 
@@ -63,13 +65,13 @@ def failed(error: RetsnoopError, verbose: int) -> int:
     """Report ``error`` and return its exit status."""
     _settle()
     if isinstance(error, BpfError) and error.log and (verbose or error.errno not in _KNOWN):
-        _say(_shorten(error.log, verbose))
+        say(_shorten(error.log, verbose))
     kind = "" if isinstance(error, Interrupted) else "error: "
-    _say(f"retsnoop-py: {kind}{error.message}")
+    say(f"retsnoop-py: {kind}{error.message}")
     if error.hint:
-        _say(f"hint: {error.hint}")
+        say(f"hint: {error.hint}")
     if _wants_traceback(verbose):
-        _say(_traceback(error))
+        say(_traceback(error))
     return error.exit_status
 
 
@@ -101,10 +103,10 @@ def unexpected(error: Exception, verbose: int) -> int:
         return failed(unloadable(error), verbose)
     _settle()
     if _wants_traceback(verbose):
-        _say(_traceback(error))
-    _say(f"retsnoop-py: error: {type(error).__name__}: {error} (a bug of retsnoop-py)")
+        say(_traceback(error))
+    say(f"retsnoop-py: error: {type(error).__name__}: {error} (a bug of retsnoop-py)")
     if not _wants_traceback(verbose):
-        _say("hint: run it again with -vv or RETSNOOP_DEBUG=1 and report what it prints")
+        say("hint: run it again with -vv or RETSNOOP_DEBUG=1 and report what it prints")
     return RetsnoopError.exit_status
 
 
@@ -125,22 +127,29 @@ def _traceback(error: Exception) -> str:
     return "".join(traceback.format_exception(error)).rstrip()
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
     """Return ``text`` without control characters and without commands of a GitHub job.
 
     A name in a message, such as a file name, may contain a line end and then a command.
     """
     shown = printable_lines(text)
-    if os.environ.get("GITHUB_ACTIONS") and _COMMAND.search(shown):
+    if (_is_for_github or os.environ.get("GITHUB_ACTIONS")) and _COMMAND.search(shown):
         from retsnoop_py.render.github import unobeyed
 
         return "\n".join(unobeyed(shown.split("\n")))
     return shown
 
 
-def _say(text: str) -> None:
+def expect_github(is_expected: bool) -> None:
+    """Set whether a GitHub job reads the messages, even if no variable says so."""
+    global _is_for_github  # noqa: PLW0603 - a process has one standard error
+    _is_for_github = is_expected
+
+
+def say(text: str) -> None:
+    """Print ``text``, which may contain names of input, on standard error."""
     try:
-        print(_harmless(text), file=sys.stderr, flush=True)
+        print(harmless(text), file=sys.stderr, flush=True)
     except OSError:
         # No reader is left.
         pass
@@ -165,7 +174,7 @@ class Console(Listener):
 
     def say(self, line: str) -> None:
         """Print a line at once; it may contain names that other users chose."""
-        print(_harmless(line), file=sys.stderr, flush=True)
+        print(harmless(line), file=sys.stderr, flush=True)
 
     def warn(self, text: str) -> None:
         """Print a warning."""

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from retsnoop_py import own_file
+from retsnoop_py.cli.report import say
 from retsnoop_py.foreign_json import encode
 from retsnoop_py.session.verdict import Caught
 from retsnoop_py.settings import VerdictSettings
@@ -38,7 +38,7 @@ class Judge:
         """
         said = self.caught.surprises()
         for line in said:
-            print(f"retsnoop-py: {line}", file=sys.stderr)
+            say(f"retsnoop-py: {line}")
         status = ours or command or 0
         if said:
             status = UNEXPECTED

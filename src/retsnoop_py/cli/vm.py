@@ -18,6 +18,7 @@ import typer
 
 from retsnoop_py.cli.guest_signals import ended_by_signals, heeded
 from retsnoop_py.cli.guest_terminal import is_terminal, run_on_terminal
+from retsnoop_py.cli.report import say
 from retsnoop_py.errors import Interrupted, RetsnoopError, UsageError
 from retsnoop_py.options import values
 from retsnoop_py.package import expanded
@@ -250,7 +251,7 @@ def run(  # noqa: PLR0913 - one parameter per option
 ) -> int:
     """Boot a kernel and run CMD in it; return CMD's exit status."""
     if old_kernel is not None:
-        print("NOTE: --kernel is now --on; the old spelling still works", file=sys.stderr)
+        say("NOTE: --kernel is now --on; the old spelling still works")
         kernel = old_kernel
     wanted = _Guest(kernel, arch, modules, tuple(rw), memory, cpus, debug_info, verbose)
     return _run_in(wanted, command, None if timeout == "0" else values.timeout(timeout))
@@ -320,7 +321,7 @@ def _run_in(wanted: _Guest, command: list[str], timeout: float | None) -> int:
         with machine:
             if wanted.verbose:
                 words = f"Linux {machine.release} booted in {machine.boot_seconds:.1f} s"
-                print(words, file=sys.stderr)
+                say(words)
             return _attend(machine, command, timeout)
 
 

@@ -8,11 +8,14 @@ its memory (lockdown, no CONFIG_PROC_KCORE), the file serves, and the running co
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
+from retsnoop_py.errors import DataError
+from retsnoop_py.foreign_path import open_regular
 from retsnoop_py.path.insn import Machine
 from retsnoop_py.value import Value
 
@@ -31,6 +34,7 @@ __all__ = [
 _PT_LOAD = 1
 _HEADER_BYTES = 64
 _SEGMENT = struct.Struct("=IIQQQQQQ")
+_LARGEST_OFFSET = (1 << 63) - 1
 #: The maximum size of a kernel function in bytes.
 _MAX_FUNCTION = 1 << 18
 
@@ -47,34 +51,54 @@ class CodeSource(Protocol):
 
 
 class VmlinuxText:
-    """The text in the ELF file ``path``, which runs ``bias`` bytes above its linked address."""
+    """The text in the ELF file ``path``, which runs ``bias`` bytes above its linked address.
+
+    A context manager. The file may come from a debuginfod server, or from another user. Raises
+    DataError for a damaged file, OSError if the file cannot be read.
+    """
 
     def __init__(self, path: Path, bias: int) -> None:
         self.name = str(path)
         self._bias = bias
-        with path.open("rb") as file:
-            header = file.read(_HEADER_BYTES)
-            (table,) = struct.unpack_from("=Q", header, 32)
-            entry, count = struct.unpack_from("=HH", header, 54)
-            file.seek(table)
-            raw = file.read(entry * count)
-        self._path = path
-        self._segments = [
+        self._fd = open_regular(path)
+        try:
+            self._segments = self._read_segments()
+        except BaseException:
+            os.close(self._fd)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._fd)
+
+    def _read_segments(self) -> list[tuple[int, int, int]]:
+        """Return address, offset in the file and size of each segment."""
+        header = self._pread(_HEADER_BYTES, 0)
+        if len(header) < _HEADER_BYTES:
+            raise DataError(f"{self.name} is cut short")
+        (table,) = struct.unpack_from("=Q", header, 32)
+        entry, count = struct.unpack_from("=HH", header, 54)
+        raw = self._pread(_SEGMENT.size * count, table)
+        if entry != _SEGMENT.size or len(raw) < _SEGMENT.size * count:
+            raise DataError(f"{self.name} has a damaged table of segments")
+        return [
             (address, offset, filled)
-            for kind, _, offset, address, _, filled, _, _ in (
-                _SEGMENT.unpack_from(raw, at) for at in range(0, len(raw), entry)
-            )
+            for kind, _, offset, address, _, filled, _, _ in _SEGMENT.iter_unpack(raw)
             if kind == _PT_LOAD
         ]
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        """Return at most ``size`` bytes; none at an offset that no file has."""
+        return os.pread(self._fd, size, offset) if offset <= _LARGEST_OFFSET else b""
 
     def read(self, address: int, size: int) -> bytes:
         """See :class:`CodeSource`."""
         linked = address - self._bias
         for start, offset, length in self._segments:
             if start <= linked < start + length:
-                with self._path.open("rb") as file:
-                    file.seek(offset + linked - start)
-                    return file.read(min(size, start + length - linked))
+                return self._pread(min(size, start + length - linked), offset + linked - start)
         return b""
 
 

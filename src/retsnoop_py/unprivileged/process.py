@@ -26,7 +26,11 @@ __all__ = ["Unprivileged", "answer_requests"]
 
 _HEAD = 4
 #: The child's program. ``-m`` would import runpy. The child imports from the parent's folders.
-_CHILD = "import sys; sys.path[:] = {!r}; from {} import serve; serve({})"
+_CHILD = (
+    "import sys; name, descriptor, *folders = sys.argv[1:]; "
+    "sys.path[:] = dict.fromkeys([*sys.path, *folders]); "
+    "__import__(name, fromlist=['serve']).serve(int(descriptor))"
+)
 #: The maximum number of descriptors in one request.
 _MAX_FILES = 2
 
@@ -62,7 +66,10 @@ class Unprivileged:
                         *python(),
                         "-S",
                         "-c",
-                        _CHILD.format(search_path(), self._module, theirs.fileno()),
+                        _CHILD,
+                        self._module,
+                        str(theirs.fileno()),
+                        *search_path(),
                     ],
                     env={},
                     pass_fds=(theirs.fileno(),),

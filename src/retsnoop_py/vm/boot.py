@@ -32,7 +32,15 @@ from retsnoop_py.vm.folder import writable as find_writable
 from retsnoop_py.vm.initrd import ModuleTree
 from retsnoop_py.vm.userland import Userland
 
-__all__ = ["LANES", "Host", "Plan", "capabilities_to_drop", "plan_modules", "view_obstacle"]
+__all__ = [
+    "LANES",
+    "Host",
+    "Plan",
+    "capabilities_to_drop",
+    "obstacle_to_drop",
+    "plan_modules",
+    "view_obstacle",
+]
 
 LANES = 4
 """How many commands can run in a guest at the same time."""
@@ -259,6 +267,13 @@ class Host:
         self.other_transport = plan.other
         shares = self._shares(writable)
         self._check_owners([each.path for each in writable], no_view)
+        why = obstacle_to_drop() if writable and plan.transport == "9p" else ""
+        if why:
+            raise UnavailableError(
+                f"the guest could create devices and programs with capabilities in --rw folders:"
+                f" {why}",
+                "install util-linux and virtiofsd, or leave out --rw",
+            )
         image = self._folder / "initrd"
         image.write_bytes(
             initrd.build_initrd(
@@ -448,6 +463,23 @@ def _layers(userland: Userland | None) -> str:
     return f"system={shlex.quote(str(userland.root))}\nlayers={shlex.quote(layers)}\n"
 
 
+def obstacle_to_drop(status: Path = Path("/proc/self/status")) -> str:
+    """Return why QEMU would keep capabilities of :func:`capabilities_to_drop`, or ""."""
+    held = _effective(status)
+    if not any(held >> number & 1 for number in _DROPPED.values()):
+        return ""
+    if not capabilities_to_drop(status):
+        return "QEMU would serve them by 9p, and this process cannot drop QEMU's capabilities"
+    if not shutil.which("setpriv"):
+        return "QEMU would serve them by 9p, and setpriv, which drops capabilities, is missing"
+    return ""
+
+
+def _effective(status: Path) -> int:
+    able = re.search(r"^CapEff:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
+    return int(able[1], 16) if able else 0
+
+
 def capabilities_to_drop(status: Path = Path("/proc/self/status")) -> list[str]:
     """Return options of setpriv(1) that drop capabilities from QEMU, which serves 9p.
 
@@ -456,8 +488,7 @@ def capabilities_to_drop(status: Path = Path("/proc/self/status")) -> list[str]:
     does not start without the capabilities that it drops itself. The list is empty without
     CAP_SETPCAP, or if the process has none of the capabilities.
     """
-    able = re.search(r"^CapEff:\s*([0-9a-f]+)$", status.read_text(), re.MULTILINE)
-    held = int(able[1], 16) if able else 0
+    held = _effective(status)
     drops = ",".join(f"-{name}" for name, number in _DROPPED.items() if held >> number & 1)
     if not (held >> _CAP_SETPCAP & 1 and drops):
         return []

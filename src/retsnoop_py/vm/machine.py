@@ -39,7 +39,7 @@ from retsnoop_py.vm.folder import writable
 from retsnoop_py.vm.initrd import find_busybox
 from retsnoop_py.vm.kernels import Kernel, ensure, from_path, is_name, known, split
 from retsnoop_py.vm.qemu import find_qemu
-from retsnoop_py.vm.userland import PYTHON, Userland, find_program
+from retsnoop_py.vm.userland import Userland, find_program
 from retsnoop_py.vm.userland import ensure as ensure_userland
 
 BASE_ENV = {
@@ -268,7 +268,7 @@ class Machine:
         if kernel.arch.is_foreign:
             beside = [kernel.modules, kernel.debug, Path.cwd()]
             self.userland = ensure_userland(kernel.arch, [path for path in beside if path])
-            self.program = [PYTHON, "-P", "-m", "retsnoop_py"]
+            self.program = self.userland.command("retsnoop_py.cli.start:program")
         self._launch(kernel, [])
         self.boot_seconds = time.monotonic() - begin
 

@@ -32,7 +32,7 @@ from pathlib import Path
 
 from retsnoop_py import listener
 from retsnoop_py.errors import DataError, InputError, UnavailableError
-from retsnoop_py.package import expanded, is_one_file, python, read
+from retsnoop_py.package import entry_options, expanded, is_one_file, python, read
 from retsnoop_py.tool import TOOL_FOLDER, environment_of_tools
 from retsnoop_py.vm.architecture import Architecture
 from retsnoop_py.vm.debian import (
@@ -45,7 +45,7 @@ from retsnoop_py.vm.debian import (
     undisturbed,
 )
 
-__all__ = ["PYTHON", "Userland", "check_supported", "ensure", "fetch", "find_program"]
+__all__ = ["Userland", "check_supported", "ensure", "fetch", "find_program"]
 
 SUITE = "bookworm"
 _PYTHON_VERSION = (3, 11)
@@ -72,9 +72,11 @@ _OWN = frozenset(
 #: The upper layer over the folder of the host's interpreter, such as a virtual environment's.
 _PROGRAMS = Path("usr/libexec/retsnoop-py")
 _COMMAND = f"""\
-#!{PYTHON}
+#!{PYTHON} -I
+import os
 import sys
 
+sys.path += [each for each in os.environ.get("PYTHONPATH", "").split(":") if each[:1] == "/"]
 from retsnoop_py.cli.start import program
 
 sys.exit(program())
@@ -118,6 +120,11 @@ class Userland:
                 return handle
             os.close(handle)
         raise UnavailableError(f"a newer one has just replaced {self.root}", "run it again")
+
+    def command(self, function: str) -> list[str]:
+        """Return the guest's command that calls ``function`` (``MODULE:NAME``) of this package."""
+        folders = self.env["PYTHONPATH"].split(":")
+        return [PYTHON, "-I", *entry_options(folders, function)]
 
     @property
     def busybox(self) -> Path:

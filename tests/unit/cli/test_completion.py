@@ -196,12 +196,16 @@ def test_recordings_are_offered_by_their_suffix(tmp_path: Path) -> None:
     assert texts(f"replay {tmp_path}/x") == []
 
 
+#: A line without a word.
+NOTHING = completion._Line([], "")
+
+
 def test_each_shell_gets_its_form() -> None:
     found = [Candidate("--path", "It's: a `way`."), Candidate("bpf")]
-    assert completion._form("bash", found, "") == "--path\nbpf"
-    assert completion._form("fish", found, "") == "--path\tIt's: a `way`.\nbpf"
-    assert completion._form("zsh", found, "") == "--path\t--path  -- It's: a `way`.\nbpf\tbpf"
-    assert completion._form("zsh", [], "") == ""
+    assert completion._form("bash", found, NOTHING) == "--path\nbpf"
+    assert completion._form("fish", found, NOTHING) == "--path\tIt's: a `way`.\nbpf"
+    assert completion._form("zsh", found, NOTHING) == "--path\t--path  -- It's: a `way`.\nbpf\tbpf"
+    assert completion._form("zsh", [], NOTHING) == ""
 
 
 @pytest.mark.parametrize(
@@ -209,7 +213,26 @@ def test_each_shell_gets_its_form() -> None:
     [("", "a\\ \\'\\$b\\!/ü.o"), ("'", "a '\\''$b!/ü.o"), ('"', 'a \'\\$b"\\!"/ü.o')],
 )
 def test_bash_gets_its_candidates_quoted(quote: str, expected: str) -> None:
-    assert completion._form("bash", [Candidate("a '$b!/ü.o")], quote) == expected
+    line = completion._Line([], "", quote=quote)
+    assert completion._form("bash", [Candidate("a '$b!/ü.o")], line) == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["load", '"'], '""\\!"a'),
+        (["load", '"!'], '""\\!"a'),
+        (["load", 'x"'], '""\\!"a'),
+        (["load", "'"], "!a"),
+        (["load", ""], "\\!a"),
+    ],
+)
+def test_a_first_quote_is_doubled_where_readline_drops_it(
+    words: list[str], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replaced = words[-1].rpartition('"')[2].rpartition("'")[2]
+    monkeypatch.setattr(sys, "argv", ["retsnoop-py", replaced, *words])
+    assert completion._form("bash", [Candidate("!a")], completion._typed("bash")) == expected
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from retsnoop_py.errors import InputError, OutputError, UsageError
 from retsnoop_py.model.session import VERSION, RunResult
 from retsnoop_py.render.palette import Palette
 from retsnoop_py.settings import VerdictSettings
+from retsnoop_py.vm.errors import KernelCrashed
 
 
 def asked(*words: str) -> on.OnRequest:
@@ -140,6 +141,21 @@ def test_a_guest_names_no_file_of_this_machine_and_controls_no_terminal(
     shown = capsys.readouterr().out
     assert shown.removesuffix("\n").isprintable()
     assert json.loads(shown)["why"] == [nasty]
+
+
+def test_the_console_of_a_lost_guest_controls_nothing(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    error = KernelCrashed("Linux 6.12 crashed", "its console:\n\x1b]0;FORGED\x07\n ::add-mask::a")
+    with on._Outlet(["6.12"], is_json=False) as outlet:
+        assert on._lost("6.12", "6.12.1", error, outlet).verdict == "crashed"
+        outlet.end("6.12")
+    shown = capfd.readouterr().err
+    assert "\x1b" not in shown
+    _, stop, *lines, go = shown.splitlines()
+    assert stop.removeprefix("::stop-commands::") == go.strip(":")
+    assert " ::add-mask::a" in lines
 
 
 def row(verdict: str, **fields: object) -> RunResult:

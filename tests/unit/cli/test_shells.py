@@ -240,6 +240,19 @@ def test_a_files_name_behind_an_open_quote_is_that_name(shell: Shell) -> None:
             assert ran(shell.folder) == [], name
 
 
+@pytest.mark.parametrize("name", ["!;touch PWNED;#.o", "'a;touch PWNED;#.o", "!a'b!.o"])
+@pytest.mark.parametrize("quote", "'\"")
+def test_a_name_that_begins_behind_an_open_quote_is_that_name(
+    name: str, quote: str, shell: Shell
+) -> None:
+    """readline drops the first quote of a completed word if the same quote was typed before it."""
+    (shell.folder / "F").mkdir()
+    (shell.folder / "F" / name).touch()
+    shell.enter(shell.folder / "F")
+    assert shell.completed(f"load {quote}") == ["load", name]
+    assert ran(shell.folder) == []
+
+
 def test_tab_runs_nothing_where_many_names_are_shown(shell: Shell) -> None:
     for name in (*HOSTILE, *CONTROL):
         (shell.folder / name).touch()

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 from __future__ import annotations
 
+import os
 import struct
 import subprocess
 from pathlib import Path
@@ -216,6 +217,14 @@ def test_a_modules_debug_file_is_found(tree, module, place, indexed):
     if indexed:
         tree.write(f"lib/modules/{RELEASE}/modules.dep", "kernel/drivers/demo.ko.xz: kernel/x.ko\n")
     expected = tree.install(place, module)
+    assert search_module(tree).path == expected
+
+
+def test_an_index_that_is_a_fifo_does_not_keep_the_search_waiting(tree, module):
+    tree.load("demo", module)
+    place = f"lib/modules/{RELEASE}/kernel/drivers/demo.ko"
+    expected = tree.install(place, module)
+    os.mkfifo(tree.root / f"lib/modules/{RELEASE}/modules.dep")
     assert search_module(tree).path == expected
 
 

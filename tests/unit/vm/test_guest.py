@@ -23,7 +23,7 @@ from retsnoop_py.cli.vm import parse_memory
 from retsnoop_py.errors import OutputError, RetsnoopError, UnavailableError, UsageError
 from retsnoop_py.vm import command as command_module
 from retsnoop_py.vm import machine as machine_module
-from retsnoop_py.vm.boot import Host
+from retsnoop_py.vm.boot import Host, Plan
 from retsnoop_py.vm.command import Channel, Command, JobFiles, job_script, release_told
 from retsnoop_py.vm.console import Console
 from retsnoop_py.vm.errors import (
@@ -36,7 +36,7 @@ from retsnoop_py.vm.errors import (
     own_complaint,
     tail,
 )
-from retsnoop_py.vm.folder import _sweep, make_folder, remove_tree
+from retsnoop_py.vm.folder import _sweep, make_folder, remove_tree, writable
 from retsnoop_py.vm.kernels import Kernel
 from retsnoop_py.vm.machine import Machine, in_guests
 
@@ -427,6 +427,26 @@ def test_a_guest_leaves_a_deep_folder_and_it_is_removed() -> None:
     folder = host.share.parent
     host.close()
     assert not folder.exists()
+
+
+def test_a_guest_with_writable_folders_is_not_started_if_it_could_make_devices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, found in (
+        ("qemu.find_qemu", "qemu"),
+        ("qemu.find_virtiofsd", None),
+        ("initrd.find_busybox", tmp_path),
+        ("kernels.hold", None),
+        ("plan_modules", Plan("9p", [])),
+        ("obstacle_to_drop", "setpriv is missing"),
+    ):
+        monkeypatch.setattr(f"retsnoop_py.vm.boot.{name}", lambda *_, found=found: found)
+    host = Host(256, 1)
+    try:
+        with pytest.raises(UnavailableError, match=r"devices .* in --rw folders: setpriv"):
+            host.launch(cast("Kernel", SimpleNamespace(arch=None)), [writable(tmp_path)])
+    finally:
+        host.close()
 
 
 @pytest.mark.parametrize("free", [(1000, 1 << 40), (1 << 50, 10)], ids=["bytes", "inodes"])

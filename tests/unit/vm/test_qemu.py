@@ -13,7 +13,7 @@ import pytest
 from retsnoop_py.errors import UnavailableError
 from retsnoop_py.vm import initrd, kernels, userland
 from retsnoop_py.vm.architecture import ARCHITECTURES
-from retsnoop_py.vm.boot import Plan, capabilities_to_drop, plan_modules
+from retsnoop_py.vm.boot import Plan, capabilities_to_drop, obstacle_to_drop, plan_modules
 from retsnoop_py.vm.kernels import Kernel
 from retsnoop_py.vm.machine import Machine
 from retsnoop_py.vm.qemu import (
@@ -218,6 +218,30 @@ def test_devices_and_capabilities_of_files_are_not_made_where_that_can_be_preven
     status.write_text(f"Name:\tx\nCapPrm:\t0000000000000000\nCapEff:\t{held}\nCapBnd:\t0\n")
     wanted = ["--inh-caps", drops, "--bounding-set", drops] if drops else []
     assert capabilities_to_drop(status) == wanted
+
+
+@pytest.mark.parametrize(
+    ("held", "has_setpriv", "reason"),
+    [
+        ("000001ffffffffff", True, ""),
+        ("000001ffffffffff", False, "setpriv"),
+        ("0000000008000000", True, "cannot drop"),
+        ("0000000000000100", False, ""),
+        ("0000000000000000", False, ""),
+    ],
+)
+def test_writable_folders_need_a_qemu_that_cannot_make_devices(
+    held: str, has_setpriv: bool, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = tmp_path / "status"
+    status.write_text(f"CapEff:\t{held}\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    if has_setpriv:
+        (tmp_path / "setpriv").write_text("#!/bin/sh\n")
+        (tmp_path / "setpriv").chmod(0o755)
+    found = obstacle_to_drop(status)
+    assert reason in found
+    assert bool(found) == bool(reason)
 
 
 def test_kvm_needs_a_cpu_that_virtualizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -227,6 +227,9 @@ def test_folders_of_the_host_lie_over_it_under_their_own_paths(
     package = Path(userland.__file__).parent.parent
     assert layers[package] == (tmp_path / "made", package)
     assert seen.env["PYTHONPATH"].split(":")[0] == str(package.parent)
+    command = seen.command("retsnoop_py.cli.start:program")
+    assert command[:3] == ["/usr/bin/python3", "-I", "-S"]
+    assert command[-4:-1] == [*seen.env["PYTHONPATH"].split(":"), "--"]
     assert list(layers).index(package) > list(layers).index(Path("/home"))
     words = dict(line.split("=", 1) for line in _layers(seen).splitlines())
     assert "/usr/share/x%20y=/usr/share/x%20y" in shlex.split(words["layers"])[0].split(" ")
