@@ -362,4 +362,4 @@ def test_a_result_that_a_function_passed_on_leads_to_it(built: Built, tmp_path: 
     assert either.deduced({second: Argument(9, 8)}, -22) is None
     passed = either.deduced({second: Argument(3, 8)}, -22)
     assert passed is not None
-    assert passed.origin.callee == "other"
+    assert passed.origin.callee == "look"
