@@ -8,7 +8,7 @@ import re
 import shlex
 
 import pytest
-from tests.live.support import TOOL, Recording, compiled, read_recording, trace
+from tests.live.support import TOOL, Recording, compiled, read_recording, trace, wait_for
 
 from retsnoop_py.vm.errors import Result
 from retsnoop_py.vm.machine import Machine
@@ -83,11 +83,14 @@ def test_a_deleted_program_with_a_fifo_of_its_name_has_symbols(machine: Machine)
     program = compiled(machine, "callers", *FLAGS)
     options = ("-e", "*_sys_ioctl", "--user-stack", "--format", "json", "--user", "nobody")
     # the command opens it: with --user it gets no descriptor of its caller
-    inner = f"exec 9<x && rm x && mkfifo 'x (deleted)' && exec /proc/self/fd/9 {CALLS} 2"
+    inner = f"exec 9<x && rm x && mkfifo 'x (deleted)' && exec /proc/self/fd/9 {CALLS} 600"
     tool = shlex.join([TOOL, *options, "--", "sh", "-c", inner])
     script = f"mkdir -m 777 deleted && cd deleted && cp {program} x && exec {tool}"
-    result = machine.run(["sh", "-c", f"cd /run && {script}"])
-    assert result.status == 0, result.err
+    started = machine.start(["sh", "-c", f"cd /run && {script}"])
+    # a slow machine looks at the program later than a fixed time after its calls
+    wait_for(lambda: started.output()[0].count(b'"process":"9"') == CALLS, started)
+    started.send_signal(2)
+    result = started.wait(60)
     lines = [json.loads(line) for line in result.out.splitlines()]
     rows = [line["user_stack"][-1] for line in lines if line.get("process") == "9"]
     told = {(frame["file"], frame["symbol"]) for frame in rows}
