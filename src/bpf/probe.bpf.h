@@ -27,8 +27,10 @@ static __always_inline void probe_hit(void *ctx, struct session *s, __u64 flags,
 	if (emit_calls)
 		log_event(ctx, s, flags << 40 | event_of(RSN_EVENT_PROBE, cookie_func(cookie)), now,
 			  0);
-	if (capture_args)
+	if (capture_args) {
+		misses_take(s);
 		args_from_probe(ctx, s, cookie, is);
+	}
 	if (use_lbr)
 		s->branches_taken = taken;
 	if (emit_interim)

@@ -109,13 +109,13 @@ def _is_trusted(folder: str) -> bool:
             return False
         trusted = {0, os.geteuid(), Path(_package_folder()).stat().st_uid}
         places = [Path(real), *Path(real).parents]
-        return all(_is_changed_by(trusted, place, place != places[0]) for place in places)
+        return all(_is_kept_from_others(trusted, place, place != places[0]) for place in places)
     except OSError:
         return False
 
 
-def _is_changed_by(users: set[int], place: Path, is_above: bool) -> bool:
-    """Return whether only ``users`` can change a folder; of one above it, replace its contents."""
+def _is_kept_from_others(users: set[int], place: Path, is_above: bool) -> bool:
+    """Return whether only ``users`` can change a folder, or, of one above it, replace a folder."""
     found = place.stat()
     # the group of a user alone has the user's number on most systems
     shared = 0o002 if found.st_gid in (0, found.st_uid) else 0o022

@@ -298,6 +298,12 @@ def test_what_was_called_tells_of_a_function_that_cannot_be_followed(machine: Ma
             id="inline",
             marks=pytest.mark.slow,
         ),
+        pytest.param(
+            *("key_address", "__do_sys_add_key", "__do_sys_add_key"),
+            {"strncpy_from_user()": None},
+            id="its callee has no probes either",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_the_condition_in_a_function_without_probes_follows_from_its_arguments(

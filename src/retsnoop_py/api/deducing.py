@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from retsnoop_py.path.text import CodeSource
     from retsnoop_py.session.paths import Origin
 
-__all__ = ["callees", "deduced", "function_of", "register_of"]
+__all__ = ["Functions", "callees", "deduced", "register_of"]
 
 _LONG, _INT = 8, 4
 #: How many functions without probes are followed, one inside the other.
@@ -55,14 +55,10 @@ def callees(facts: KernelFacts, function: str) -> list[str]:
     ``function`` is the first one. The result is empty without a second function, or if the code
     cannot be read.
     """
-    from retsnoop_py.path.analysis import read_paths
-
     try:
-        found = facts.kallsyms.named(f"__do_sys_{syscall_name(function)}")
-        if len(found) != 1:
-            return []
         with Kcore(facts.root / "proc/kcore") as source:
-            return list(read_paths(facts, function_of(facts, found[0]), source).calls())
+            second = f"__do_sys_{syscall_name(function)}"
+            return list(Functions(facts, source).paths(second).calls())
     except RetsnoopError:
         return []
 
@@ -92,8 +88,8 @@ def deduced(
             Kcore(facts.root / "proc/kcore") as source,
             KernelSymbolizer(facts, SymbolizeMode.AUTO, images) as symbols,
         ):
-            search = _Search(facts, session, source, images, traced)
-            found = search.found(origin, view)
+            functions = Functions(facts, source, images)
+            found = _Search(facts, session, functions, traced).found(origin, view)
             if found is None:
                 return None
             symbol, inside = found
@@ -104,24 +100,52 @@ def deduced(
         return None
 
 
+class Functions:
+    """Functions of the running kernel by name, each read once from ``source``.
+
+    ``images``: where the names of local variables come from, if anywhere.
+    """
+
+    def __init__(
+        self, facts: KernelFacts, source: CodeSource, images: KernelImages | None = None
+    ) -> None:
+        self._facts = facts
+        self._source = source
+        self._images = images
+        self._paths: dict[str, FunctionPaths] = {}
+
+    def symbol(self, name: str) -> Symbol:
+        """Return the symbol of a function. Raises UnavailableError unless one has the name."""
+        found = self._facts.kallsyms.named(name)
+        if len(found) != 1:
+            raise UnavailableError(f"{name} is not the name of one function")
+        return found[0]
+
+    def paths(self, name: str) -> FunctionPaths:
+        """Return a function with its code. Raises UnavailableError if that cannot be read."""
+        from retsnoop_py.path.analysis import read_paths
+
+        if name not in self._paths:
+            function = _function_of(self._facts, self.symbol(name))
+            variables = None
+            if self._images is not None:
+                variables = partial(self._images.variables, module=function.module)
+            self._paths[name] = read_paths(self._facts, function, self._source, variables)
+        return self._paths[name]
+
+
 class _Search:
     def __init__(
-        self,
-        facts: KernelFacts,
-        session: Session,
-        source: CodeSource,
-        images: KernelImages,
-        traced: Collection[str],
+        self, facts: KernelFacts, session: Session, functions: Functions, traced: Collection[str]
     ) -> None:
         self._facts = facts
         self._session = session
-        self._source = source
-        self._images = images
+        self._functions = functions
         self._traced = traced
         self._result = 0
 
     def found(self, origin: to.Origin, view: PathView) -> tuple[Symbol, Deduced] | None:
-        """Return the function that decided the result of ``origin``, and why; None if unknown."""
+        """Return the innermost function that is known to have decided the result, and why."""
         self._result, name = view.path.result, origin.callee
         first = self._session.calls[0].function.name
         calls: list[Called] | None = None
@@ -132,31 +156,38 @@ class _Search:
             calls = _made(self._session, beside) if beside else None
             beside = beside if calls is not None else frozenset()
         else:
-            known = self._paths(origin.function.name).passed_at(
+            known = self._functions.paths(origin.function.name).passed_at(
                 view.origin.blocks, self._result, self._of_call(origin)
             )
+        found: tuple[Symbol, Deduced] | None = None
         for _ in range(_MOST_LEVELS):
             if name is None or self._facts.traceable.contains(name):
-                return None
-            inside = self._paths(name).deduced(known, self._result, calls or (), beside)
+                break
+            try:
+                paths = self._functions.paths(name)
+            except RetsnoopError:  # its code cannot be read
+                break
+            inside = paths.deduced(known, self._result, calls or (), beside)
             if inside is None:
-                return None
-            if inside.origin.made != "callee" or not _is_passed_on(inside.origin):
-                return self._symbol(name), inside
+                break
+            if inside.origin.decided is not None:
+                found = self._functions.symbol(name), inside
+            if not _is_passed_on(inside.origin):
+                break
             name, known = inside.origin.callee, inside.passed
             calls, beside = None, frozenset()
-        return None
+        return found
 
     def _traced_in(self, name: str) -> frozenset[str]:
         """Return the traced functions that a function calls, without those that others call, too.
 
         These others are its callees without probes. A call that they make looks like its own.
         """
-        called = self._paths(name).calls()
+        called = self._functions.paths(name).calls()
         others: set[str] = set()
         for one in called.difference(self._traced):
             with suppress(RetsnoopError):
-                others |= self._paths(one).calls()
+                others |= self._functions.paths(one).calls()
         return frozenset(called.intersection(self._traced) - others)
 
     def _of_system_call(self) -> Known:
@@ -169,7 +200,7 @@ class _Search:
         """Return the recorded arguments of the call of ``origin`` by register."""
         rows = (one.call for one in self._session.stack or () if one.call is not None)
         arguments = next((one.arguments for one in rows if one.seq == origin.seq), None) or ()
-        paths = self._paths(origin.function.name)
+        paths = self._functions.paths(origin.function.name)
         registers = paths.graph.machine.arguments
         known: dict[str | int | Behind, Argument] = {}
         for argument in arguments:
@@ -183,25 +214,11 @@ class _Search:
                 known[Behind(register, offset)] = one
         return known
 
-    def _paths(self, name: str) -> FunctionPaths:
-        """Return a function with its code. Raises UnavailableError if that cannot be read."""
-        from retsnoop_py.path.analysis import read_paths
-
-        symbol = self._symbol(name)
-        function = function_of(self._facts, symbol)
-        variables = partial(self._images.variables, module=function.module)
-        return read_paths(self._facts, function, self._source, variables)
-
-    def _symbol(self, name: str) -> Symbol:
-        found = self._facts.kallsyms.named(name)
-        if len(found) != 1:
-            raise UnavailableError(f"{name} is not the name of one function")
-        return found[0]
-
 
 def _is_passed_on(origin: Origin) -> bool:
     """Return True if a function only passed on the result of another one."""
-    return origin.decided is None or origin.decided.note == "check"
+    is_test = origin.decided is not None and origin.decided.note != "check"
+    return origin.made == "callee" and not is_test
 
 
 def _numbers(
@@ -242,7 +259,7 @@ def _made(session: Session, names: Collection[str]) -> list[Called] | None:
     return None if len(found) != len(begun) or session.warnings else list(found.values())
 
 
-def function_of(facts: KernelFacts, symbol: Symbol) -> Function:
+def _function_of(facts: KernelFacts, symbol: Symbol) -> Function:
     """Return a function that is not traced, for reading its code."""
     btf_id = facts.btf.find(symbol.name, Kind.FUNC) if facts.btf is not None else None
     result = ResultType(ResultKind.UNKNOWN)

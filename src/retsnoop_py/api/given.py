@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from retsnoop_py.api.deducing import function_of, register_of
-from retsnoop_py.errors import RetsnoopError, UnavailableError
+from retsnoop_py.api.deducing import Functions, register_of
+from retsnoop_py.errors import RetsnoopError
 from retsnoop_py.kernel.arguments.plan import syscall_parameters
 from retsnoop_py.kernel.kcore import Kcore
 from retsnoop_py.model import session as to
@@ -23,7 +23,6 @@ from retsnoop_py.value import Value, replace
 
 if TYPE_CHECKING:
     from retsnoop_py.kernel.facts import KernelFacts
-    from retsnoop_py.path.analysis import FunctionPaths
     from retsnoop_py.path.insn import Insn
     from retsnoop_py.path.text import CodeSource
 
@@ -120,8 +119,6 @@ def _fits(
 class _Search:
     def __init__(self, facts: KernelFacts, session: to.Session, source: CodeSource) -> None:
         assert facts.btf is not None
-        self._facts = facts
-        self._source = source
         self._levels = _levels(session)
         self._first = self._levels[0].function if self._levels else ""
         #: By offset in ``struct pt_regs``: number from 1 and name of the system call's parameters.
@@ -131,7 +128,7 @@ class _Search:
                 syscall_parameters(facts.root, facts.btf, self._first), 1
             )
         }
-        self._paths: dict[str, FunctionPaths] = {}
+        self._functions = Functions(facts, source)
 
     def given(self, function: str, compared: to.ConditionOperand) -> told.GivenOperand | None:
         """Return which argument of the system call an operand in ``function`` is, or None."""
@@ -146,7 +143,7 @@ class _Search:
             return told.GivenOperand(operand, *found[0], is_read) if found else None
         names = [one.function for one in self._levels]
         at = names.index(function) if function in names else 0
-        number = self._paths_of(function).parameter(name) if at else None
+        number = self._functions.paths(function).parameter(name) if at else None
         if number is None:
             return None
         sought = _Sought(number, members, is_read, matched["operand"] == compared.name, compared)
@@ -213,7 +210,7 @@ class _Search:
     def _calls(self, level: int) -> list[Insn]:
         """Return the instructions in the caller that may have called a level."""
         caller, callee = self._levels[level - 1], self._levels[level]
-        paths = self._paths_of(caller.function)
+        paths = self._functions.paths(caller.function)
         if not caller.address:
             return tail_calls(paths.graph, callee.function)
         call = call_before(paths.graph, caller.address)
@@ -224,12 +221,12 @@ class _Search:
         self, call: Insn, level: int, sought: _Sought, parameter: str
     ) -> Own | Copied | FromUser | _Stored | None:
         """Return what the caller of a level passed at a call or at a jump in its code."""
-        paths = self._paths_of(self._levels[level - 1].function)
+        paths = self._functions.paths(self._levels[level - 1].function)
         known = sought.compared.value if sought.is_whole else None
         value = known if not sought.is_read else None
         found = passed(paths.graph, call, sought.argument, paths, value=value)
         if found is None and sought.members and parameter:
-            callee = self._paths_of(self._levels[level].function)
+            callee = self._functions.paths(self._levels[level].function)
             offset = callee.member_offset(parameter, sought.members)
             options = {"value": known, "member": offset}
             inside = passed(paths.graph, call, sought.argument, paths, **options)
@@ -249,24 +246,12 @@ class _Search:
 
     def _pointers(self, level: _Level) -> dict[int, int]:
         """Return the recorded addresses by the number of their argument."""
-        paths, found = self._paths_of(level.function), {}
+        paths, found = self._functions.paths(level.function), {}
         for argument in level.arguments:
             number, address = paths.parameter(argument.name), _address(argument)
             if number is not None and address is not None:
                 found[number] = address
         return found
-
-    def _paths_of(self, name: str) -> FunctionPaths:
-        """Return a function with its code. Raises UnavailableError if that cannot be read."""
-        from retsnoop_py.path.analysis import read_paths
-
-        if name not in self._paths:
-            found = self._facts.kallsyms.named(name)
-            if len(found) != 1:
-                raise UnavailableError(f"{name} is not the name of one function")
-            function = function_of(self._facts, found[0])
-            self._paths[name] = read_paths(self._facts, function, self._source)
-        return self._paths[name]
 
 
 def _address(argument: to.Argument) -> int | None:

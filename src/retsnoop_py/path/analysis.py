@@ -19,11 +19,10 @@ from retsnoop_py.path.deduce import (
     fitting,
     known_value,
     passed_values,
-    without_memory,
 )
 from retsnoop_py.path.failure import Failure
 from retsnoop_py.path.follow import Way, follow
-from retsnoop_py.path.insn import INT, Flow, Insn
+from retsnoop_py.path.insn import INT, Flow
 from retsnoop_py.path.machines import machine_named
 from retsnoop_py.path.names import Namer
 from retsnoop_py.path.origin import Decided, Decision, Made, Returned
@@ -235,15 +234,7 @@ class FunctionPaths:
             returned = self._decide(Way(tuple(indexes)), result).returned
         except (DataError, IndexError, KeyError, ValueError):
             return {}
-        insns = (one for index in indexes for one in self.graph.blocks[index].insns)
-        first = next((one.address for one in insns if self._calls_function(one)), None)
-        if returned is not None and first not in (None, returned.node.at):
-            arguments = without_memory(arguments)  # an earlier call may have changed it
         return self._passed([(returned, arguments)])
-
-    def _calls_function(self, insn: Insn) -> bool:
-        """Return True for a call, but not for the tracer's call at the function's entry."""
-        return insn.flow is Flow.CALL and insn is not self.graph.blocks[self.graph.entry].insns[0]
 
     def _passed(self, each: Sequence[tuple[Returned | None, Known]]) -> Known:
         """Return the known arguments of the function that gave the result on all paths."""
@@ -405,7 +396,8 @@ def _implies(one: Decided, other: Decided) -> bool:
     least = _ABOVE.get(one.condition)
     if least is None or flags.right.value < least or other.condition != "ne":
         return False
-    return with_nothing(tested)[0] is flags.left
+    value, size = with_nothing(tested)
+    return value is flags.left and size >= flags.size
 
 
 def _joined(texts: Sequence[str]) -> str:

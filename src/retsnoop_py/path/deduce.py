@@ -40,7 +40,6 @@ __all__ = [
     "holds",
     "known_value",
     "passed_values",
-    "without_memory",
 ]
 
 _LONG = 8
@@ -91,8 +90,8 @@ def deduce(graph: Graph, names: Names, arguments: Known, result: int) -> Way | N
         run_block(state, graph, Way(tuple(blocks)), len(blocks) - 1, moments)
         if _has_cuts(block):
             return None
-        if _calls(block):
-            known = without_memory(known)
+        if state.is_changed:
+            known = _without_memory(known)
         jump = block.last
         if jump.flow is Flow.BRANCH and block.next:
             taken = _taken(moments[-1], known) if moments else None
@@ -104,7 +103,7 @@ def deduce(graph: Graph, names: Names, arguments: Known, result: int) -> Way | N
             else:
                 return None
         elif block.exit:
-            value = known_value(value_returned(state, block), known)
+            value = known_value(value_returned(state, block), known, INT)
             is_it = value is not None and _same(value, result)
             return Way(tuple(blocks)) if block.exit == "return" and is_it else None
         elif len(block.next) == 1:
@@ -160,19 +159,20 @@ def fitting(
         moments: list[Moment] = []
         run_block(reached.state, graph, way, len(reached.blocks) - 1, moments)
         is_open = reached.is_open or _has_cuts(block)
-        reached = reached._replace(is_open=is_open)
+        known = _without_memory(reached.known) if reached.state.is_changed else reached.known
+        reached = reached._replace(is_open=is_open, known=known)
         if block.exit:
-            value = known_value(value_returned(reached.state, block), reached.known)
+            value = known_value(value_returned(reached.state, block), known, INT)
             rest = calls[reached.calls :]
             if _ends(block, None if is_open else value, result, rest, traced):
-                found.append((way, {} if is_open else reached.known))
+                found.append((way, {} if is_open else known))
         moment = moments[-1] if block.is_branch and moments else None
         for side, following in enumerate(block.next):
             held: Held | None = reached.held
             if moment is not None and len(block.next) > 1 and not is_open:
                 held = _fits(moment, bool(side), reached)
             # the deciding value is unknown, so a loop may end at any time
-            may_end = moment is None or is_open or _taken(moment, reached.known) is None
+            may_end = moment is None or is_open or _taken(moment, known) is None
             ends = may_end and reached.blocks.count(following) >= _MOST_ROUNDS
             if held is not None and following in returning and not ends:
                 blocks = (*reached.blocks, following)
@@ -216,10 +216,8 @@ def _with_calls(
     graph: Graph, names: Names, reached: _Reached, calls: Sequence[Called], traced: Collection[str]
 ) -> _Reached | None:
     """Return the state after the calls of the last block; None if the calls do not match."""
-    block = graph.blocks[reached.blocks[-1]]
-    known = without_memory(reached.known) if _calls(block) else dict(reached.known)
-    at, step = reached.calls, reached.state.step
-    for insn in block.insns:
+    known, at, step = dict(reached.known), reached.calls, reached.state.step
+    for insn in graph.blocks[reached.blocks[-1]].insns:
         if insn.flow is Flow.CALL:
             name = names(insn.target) if insn.target else None
             following = calls[at] if at < len(calls) else None
@@ -233,12 +231,8 @@ def _with_calls(
     return reached._replace(known=known, calls=at)
 
 
-def _calls(block: Block) -> bool:
-    return any(one.flow is Flow.CALL for one in block.insns)
-
-
-def without_memory(known: Known) -> dict[str | int | Behind, Argument]:
-    """Return the values that a called function cannot have changed."""
+def _without_memory(known: Known) -> dict[str | int | Behind, Argument]:
+    """Return the known values that are not in memory."""
     return {key: one for key, one in known.items() if not isinstance(key, Behind)}
 
 
@@ -302,14 +296,23 @@ def known_value(node: Node, arguments: Known, size: int = 8, depth: int = 0) -> 
         values = [known_value(one, arguments, node.size, depth + 1) for one in node.args]
         known = [one for one in values if one is not None]
         found = _operation(node, known) if len(known) == len(values) else None
-    return None if found is None else int(found) & (1 << 8 * size) - 1
+    if found is None or (node.kind in ("load", "op") and _may_be_extended(node, int(found), size)):
+        return None
+    return int(found) & (1 << 8 * size) - 1
+
+
+def _may_be_extended(node: Node, value: int, size: int) -> bool:
+    """Return True for a negative value of fewer bytes: a move extends it by its sign, or zeros."""
+    return node.size < size and bool(value >> (8 * node.size - 1) & 1)
 
 
 def passed_values(call: Node, registers: Sequence[str], known: Known) -> Known:
     """Return what is known of the arguments of a function, from the ``call`` of it.
 
-    ``registers`` are the argument registers, ``known`` the known values of the caller.
+    ``registers`` are the argument registers, ``known`` the known values of the caller. Numbers in
+    memory are left out if it may have changed before the call.
     """
+    known = _without_memory(known) if call.memory else known
     found: dict[str | int | Behind, Argument] = {}
     for register, node in zip(registers, call.args, strict=False):
         for size in (_LONG, INT):

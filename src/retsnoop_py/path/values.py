@@ -69,7 +69,8 @@ class Node:
     - ``unknown``
 
     ``step`` is the number of the instruction in the run, ``at`` its address. ``memory``, of a load,
-    is the address of the last instruction before it that stored a value in memory.
+    is the address of the last instruction before it that stored a value in memory; of a call, 1 if
+    memory may have changed before it, else 0.
     """
 
     __slots__ = ("args", "at", "flags", "kind", "memory", "name", "size", "step", "value")
@@ -165,6 +166,8 @@ class State:
         self._written: dict[tuple[Node, int, int], Node] = {}
         #: The address of the last instruction that stored a value in memory.
         self.memory = 0
+        #: True once memory may have changed, other than local variables.
+        self.is_changed = False
 
     def copy(self) -> State:
         """Return a copy; changes of one do not affect the other."""
@@ -296,6 +299,7 @@ class State:
         Only values at the same base that do not overlap remain.
         """
         end = disp + to.size
+        self.is_changed = True
         self.memory = self.insn.address if self.insn is not None else 0
         self._written = {
             key: one
@@ -307,6 +311,7 @@ class State:
 
     def forget_memory(self) -> None:
         """Forget the values in memory: any memory may have been overwritten."""
+        self.is_changed = True
         self._written.clear()
 
     def forget(self) -> None:
@@ -555,12 +560,13 @@ def _call(state: State, insn: Insn) -> None:
                 state.regs[register] = state.make("call", name=name)
         return
     args = tuple(state.reg(one) for one in state.machine.arguments)
+    changed = int(state.is_changed)
     state.forget_locals()
     if not _keeps_memory(name):
         state.forget_memory()
     for one in state.machine.clobbered:
         state.regs[one] = state.make("unknown", name=one)
-    call = state.make("call", name=name, args=args)
+    call = state.make("call", name=name, args=args, memory=changed)
     state.leave(call)
     state.regs[state.machine.result] = call
     state.flags = None
@@ -689,7 +695,7 @@ def value_returned(state: State, last: Block | None) -> Node:
     state.insn = last.last
     name = state.names(state.target) if state.target else None
     args = tuple(state.reg(one) for one in state.machine.arguments)
-    return state.make("call", name=last.callee or name, args=args)
+    return state.make("call", name=last.callee or name, args=args, memory=int(state.is_changed))
 
 
 def state_at_entry(graph: Graph, names: Names) -> State:

@@ -16,6 +16,7 @@ from tests.unit.path.test_decide import FLAGS, OWN_FLAGS, Built
 from tests.unit.path.test_deduce import graph_of
 
 from retsnoop_py.api import given
+from retsnoop_py.api.deducing import Functions
 from retsnoop_py.api.given import given_operands
 from retsnoop_py.errors import UnavailableError
 from retsnoop_py.kernel.btf import Kind
@@ -98,7 +99,7 @@ def asked(
         namer = Namer(facts, function, symbols.get, built.machine)
         return FunctionPaths(function, graph_of(built, name), namer)
 
-    monkeypatch.setattr(given._Search, "_paths_of", paths_of)
+    monkeypatch.setattr(Functions, "paths", paths_of)
     monkeypatch.setattr(given, "syscall_parameters", lambda *_: PARAMETERS)
     monkeypatch.setattr(given, "Kcore", lambda _path: nullcontext())
     operands = tuple(to.ConditionOperand(one, 0) for one in names)

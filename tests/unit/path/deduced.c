@@ -162,6 +162,40 @@ CASE int passes_on(int folder, const struct how *how)
 	return note(folder + kept[0]);
 }
 
+/* what was recorded of the struct is not what the other function gets */
+CASE int stores_first(int folder, struct how *how)
+{
+	uint32_t kept[4];
+	int error;
+
+	how->mode = (unsigned int)folder;
+	error = behind(how, kept);
+	if (error)
+		return error;
+	return note(folder + kept[0]);
+}
+
+union parts {
+	volatile uint16_t low;
+	volatile uint64_t whole;
+};
+
+CASE int stores_a_part(int folder, union parts *flags)
+{
+	flags->low = folder;
+	return flags->whole > 5 ? -EINVAL : 0;
+}
+
+/* the difference of two ints is extended by its sign */
+CASE long extends(int first, int second)
+{
+	long error = look((long)(first - second));
+
+	if (error < 0)
+		return error;
+	return note(error);
+}
+
 /* both may fail */
 CASE int either(long first, long second)
 {

@@ -326,6 +326,36 @@ def test_numbers_in_a_recorded_struct_decide_in_a_function_that_gets_it(
     assert named_paths(built, "behind", tmp_path).deduced({}, -22) is None
 
 
+def test_memory_that_may_have_changed_is_unknown(built: Built, tmp_path: Path) -> None:
+    """By the caller before the call, and by the function itself."""
+    how = built.machine.arguments[1]
+    known: Known = {Behind(how, 0): Argument(1, 8), Behind(how, 8): Argument(0, 8)}
+    paths = named_paths(built, "stores_first", tmp_path)
+    data = built.emulated.DATA
+    built.emulated.core.mem_write(data, struct.pack("=2QI", 1, 0, 0))
+    registers = {built.machine.arguments[0]: 0o644, how: data}
+    result, ran = call(built, paths.graph.code.address, registers)
+    assert result & 0xFFFFFFFF == -22 & 0xFFFFFFFF
+    blocks = [at for at in ran if at in {one.start for one in paths.graph.blocks}]
+    assert not any(isinstance(key, Behind) for key in paths.passed_at(blocks, -22, known))
+    large: Known = {Behind(how, 0): Argument(9, 8)}
+    found = named_paths(built, "stores_a_part", tmp_path).deduced(large, -22)
+    assert found is not None
+    assert all(hit.unread & 1 for hit in found.hits)
+
+
+def test_a_negative_int_that_is_passed_as_a_long_is_known_as_an_int(
+    built: Built, tmp_path: Path
+) -> None:
+    first, second = built.machine.arguments[:2]
+    paths = named_paths(built, "extends", tmp_path)
+    result, ran = call(built, paths.graph.code.address, {first: 1, second: 2})
+    assert result & 0xFFFFFFFF == -7 & 0xFFFFFFFF
+    blocks = [at for at in ran if at in {one.start for one in paths.graph.blocks}]
+    passed = paths.passed_at(blocks, -7, {first: Argument(1, 4), second: Argument(2, 4)})
+    assert passed[first] == Argument(0xFFFFFFFF, 4)
+
+
 def test_a_test_that_another_one_implies_is_left_out(built: Built, tmp_path: Path) -> None:
     known: Known = {built.machine.arguments[1]: Argument(2000, 8)}
     found = named_paths(built, "counted", tmp_path).deduced(known, -22)
