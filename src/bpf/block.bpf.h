@@ -166,8 +166,11 @@ int rsn_block(struct pt_regs *ctx)
 		return 0;
 	s->at_rest = false;
 	barrier();
-	if (!is_interrupt(s, task, stack_place(PT_REGS_SP(ctx))))
+	if (!is_interrupt(s, task, stack_place(PT_REGS_SP(ctx)))) {
+		misses_take(s);
 		block_hit(ctx, s, task, probe);
+		misses_note(s);
+	}
 	return session_leave(s);
 }
 

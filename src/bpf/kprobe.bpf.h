@@ -69,6 +69,8 @@ static __always_inline bool kprobe_enter(struct pt_regs *ctx, __u64 cookie, __u6
 	push(ctx, s, cookie_func(cookie), place, bpf_ktime_get_ns());
 	if (capture_args && args_wanted(s))
 		args_from_regs(ctx, s, cookie_func(cookie));
+	if (capture_args)
+		misses_note(s);
 	session_leave(s);
 	return true;
 }

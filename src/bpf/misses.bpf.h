@@ -5,8 +5,8 @@
  * not run a trampoline's program that already runs on that CPU. The kernel counts the misses per
  * program and CPU (struct bpf_prog_stats). We read the counters when a session begins and when one
  * of its calls returns. The difference on this CPU is the session's misses, unless other threads
- * used the CPU meanwhile. Misses while a stack is taken or arguments are copied are calls of tracing
- * itself or of an interrupt, and do not count.
+ * used the CPU meanwhile. While our program takes a stack, copies arguments or records a path, only
+ * tracing itself and interrupts make calls. Their misses do not count.
  */
 #ifndef RSN_MISSES_BPF_H
 #define RSN_MISSES_BPF_H

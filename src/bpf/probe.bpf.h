@@ -30,6 +30,7 @@ static __always_inline void probe_hit(void *ctx, struct session *s, __u64 flags,
 	if (capture_args) {
 		misses_take(s);
 		args_from_probe(ctx, s, cookie, is);
+		misses_note(s);
 	}
 	if (use_lbr)
 		s->branches_taken = taken;

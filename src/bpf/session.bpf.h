@@ -362,8 +362,11 @@ static __always_inline int session_return(void *ctx, struct session *s, __u64 ta
 			goto over;
 		}
 		now = bpf_ktime_get_ns();
-		if (!is_plain && emit_paths && (emit_calls || flags & RSN_FUNC_CANT_FAIL || failed))
+		if (!is_plain && emit_paths &&
+		    (emit_calls || flags & RSN_FUNC_CANT_FAIL || failed)) {
 			path_log(ctx, s, result);
+			misses_note(s);
+		}
 		s->rec.last_seq++;
 		if (!is_plain && emit_calls)
 			log_event(ctx, s, event_of(RSN_EVENT_EXIT, cookie_func(cookie)), now,

@@ -30,6 +30,8 @@ static __always_inline int tracing_enter(void *ctx, __u64 cookie)
 	push(ctx, s, cookie_func(cookie), place, bpf_ktime_get_ns());
 	if (capture_args && args_wanted(s))
 		args_from_trampoline(ctx, s, cookie);
+	if (capture_args)
+		misses_note(s);
 	return session_leave(s);
 }
 
