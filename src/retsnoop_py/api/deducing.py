@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from errno import EFAULT
 from functools import partial
 from pathlib import Path as Image
 from typing import TYPE_CHECKING
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __all__ = ["Functions", "callees", "deduced", "register_of"]
 
 _LONG, _INT = 8, 4
+_WORD = 0xFFFFFFFF
 #: How many functions without probes are followed, one inside the other.
 _MOST_LEVELS = 4
 #: The depth of calls from a system call's function, and from the functions inlined in it.
@@ -155,6 +157,8 @@ class _Search:
             beside = self._traced_in(name)
             calls = _made(self._session, beside) if beside else None
             beside = beside if calls is not None else frozenset()
+        elif self._is_fault():
+            return None
         else:
             known = self._functions.paths(origin.function.name).passed_at(
                 view.origin.blocks, self._result, self._of_call(origin)
@@ -174,9 +178,18 @@ class _Search:
                 found = self._functions.symbol(name), inside
             if not _is_passed_on(inside.origin):
                 break
+            if self._is_fault():
+                break
             name, known = inside.origin.callee, inside.passed
             calls, beside = None, frozenset()
         return found
+
+    def _is_fault(self) -> bool:
+        """Return True for EFAULT: an access to the user's memory may have faulted in the library.
+
+        A fault leaves the paths that the code has.
+        """
+        return not (self._result + EFAULT) & _WORD
 
     def _traced_in(self, name: str) -> frozenset[str]:
         """Return the traced functions that a function calls, without those that others call, too.

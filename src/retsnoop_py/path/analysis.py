@@ -18,7 +18,6 @@ from retsnoop_py.path.deduce import (
     deduce,
     fitting,
     known_value,
-    may_come_from_a_fault,
     passed_values,
 )
 from retsnoop_py.path.failure import Failure
@@ -197,8 +196,6 @@ class FunctionPaths:
         list if they do not.
         """
         names = self._namer.name_of
-        if may_come_from_a_fault(self.graph, names, result):
-            return []
         way = deduce(self.graph, names, arguments, result)
         ways = [(way, arguments)] if way is not None else []
         if not ways:

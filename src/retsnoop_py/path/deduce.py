@@ -39,7 +39,6 @@ __all__ = [
     "fitting",
     "holds",
     "known_value",
-    "may_come_from_a_fault",
     "passed_values",
 ]
 
@@ -145,26 +144,14 @@ def fitting(
     Each path comes with its known values. ``traced`` are the functions that would appear in
     ``calls`` if they had been called. Return an empty list if there are too many paths.
     """
-    start = _Reached((graph.entry,), state_at_entry(graph, names), arguments)
-    return _ways_from(start, graph, names, result, calls, traced) or []
-
-
-def _ways_from(
-    start: _Reached,
-    graph: Graph,
-    names: Names,
-    result: int,
-    calls: Sequence[Called] = (),
-    traced: Collection[str] = (),
-) -> list[tuple[Way, Known]] | None:
-    """Return the paths from ``start`` on, as :func:`fitting`; None if there are too many."""
     returning = _returning(graph)
     found: list[tuple[Way, Known]] = []
-    waiting, seen = [start], 0
+    waiting = [_Reached((graph.entry,), state_at_entry(graph, names), arguments)]
+    seen = 0
     while waiting:
         seen += 1
         if seen > _MOST_WAYS:
-            return None
+            return []
         reached = _with_calls(graph, names, waiting.pop(), calls, traced)
         if reached is None:
             continue
@@ -192,27 +179,6 @@ def _ways_from(
                 after = reached._replace(blocks=blocks, held=held, state=reached.state.copy())
                 waiting.append(after)
     return found
-
-
-def may_come_from_a_fault(graph: Graph, names: Names, result: int) -> bool:
-    """Return True if a fault may have led to code of the function that returns ``result``.
-
-    An access to the user's memory that faults jumps to a block that no other block leads to.
-    """
-    returning = _returning(graph)
-    for block in graph.blocks:
-        is_target = block.index != graph.entry and not graph.before[block.index]
-        if not is_target or block.index not in returning or _is_padding(block):
-            continue
-        state = State(graph.machine, names, at_entry=False)
-        start = _Reached((block.index,), state, {})
-        if _ways_from(start, graph, names, result) != []:
-            return True
-    return False
-
-
-def _is_padding(block: Block) -> bool:
-    return all(step.op in ("nop", "pad") for insn in block.insns for step in insn.steps)
 
 
 def _ends(
